@@ -1,0 +1,28 @@
+"""Which neural graph compiler runs your network best, on which device, at which batch size.
+
+The names below are imported when first used, so that a worker in a compiler's own
+environment needs nothing of the client.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ngraphbench.api import Run as Run
+    from ngraphbench.api import bench as bench
+    from ngraphbench.api import run as run
+
+__version__ = "0.1.0"
+__all__ = ["Run", "__version__", "bench", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Run", "bench", "run"):
+        return getattr(importlib.import_module("ngraphbench.api"), name)
+    raise AttributeError(f"module 'ngraphbench' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

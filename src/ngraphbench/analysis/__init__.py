@@ -1,0 +1,1 @@
+"""Analyses: pure functions of records and samples."""

@@ -1,0 +1,237 @@
+"""Cases and sessions: what is measured, and what is measured side by side."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from ngraphbench.profiles import Profile
+from ngraphbench.types import Device, Json, OptionValue
+
+__all__ = ["Case", "CompilerRef", "Limits", "ModelRef", "Session", "canonical", "digest"]
+
+
+def canonical(value: Any) -> str:
+    """Return the one JSON text of ``value``: sorted keys, no spaces.
+
+    >>> canonical({"b": 1, "a": [True]})
+    '{"a":[true],"b":1}'
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def digest(value: Any) -> str:
+    """Return the sha256 of the canonical JSON of ``value`` as 64 hex digits."""
+    return hashlib.sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRef:
+    """A model as the user named it, and what makes it that model.
+
+    ``kind``: ``onnx | timm | torchvision | file | package``. ``content`` is what enters
+    the case id: a digest of file bytes, or source, arguments and library version.
+    ``path`` is absolute, for ``onnx``, ``file`` and the search path of ``package``.
+    ``weights`` is the wish: ``random | pretrained | checkpoint`` (``file`` for ONNX).
+    ``inputs`` holds the user's overrides: input name -> {shape?, dtype?, generator?}.
+    """
+
+    source: str
+    label: str
+    kind: str
+    content: str
+    path: str = ""
+    args: Json = field(default_factory=dict)
+    seed: int = 0
+    weights: str = "random"
+    checkpoint: str = ""
+    inputs: Json = field(default_factory=dict)
+    inputs_file: str = ""
+
+    def to_json(self) -> Json:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ModelRef:
+        return cls(**data)
+
+
+@dataclass(frozen=True, slots=True)
+class CompilerRef:
+    """A compiler with every option filled in. ``target`` is its plugin, ``module:attribute``.
+
+    ``given`` holds only the options the user named, for labels and reproduce commands.
+    """
+
+    name: str
+    target: str
+    options: dict[str, OptionValue] = field(default_factory=dict)
+    given: dict[str, OptionValue] = field(default_factory=dict)
+    version: str = ""
+
+    @property
+    def text(self) -> str:
+        """The compiler as the command line takes it: ``name[@version][:opt=val,...]``."""
+        options = ",".join(f"{k}={_plain(v)}" for k, v in sorted(self.given.items()))
+        head = self.name + (f"@{self.version}" if self.version else "")
+        return f"{head}:{options}" if options else head
+
+    def to_json(self) -> Json:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CompilerRef:
+        return cls(**data)
+
+
+def _plain(value: OptionValue) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One cell: a model, a compiler, a device, a batch size, a precision.
+
+    ``replica`` tells apart equal candidates that the user named more than once.
+    """
+
+    model: ModelRef
+    compiler: CompilerRef
+    device: Device
+    batch: int
+    precision: str = "fp32"
+    shapes: Json = field(default_factory=dict)
+    replica: int = 0
+    label: str = ""
+
+    @property
+    def case_id(self) -> str:
+        """sha256 of what decides the result; labels, profile and limits are not in it."""
+        identity: Json = {
+            "model": self.model.content,
+            "inputs": self.model.inputs,
+            "compiler": {
+                "name": self.compiler.name,
+                "version": self.compiler.version,
+                "options": self.compiler.options,
+            },
+            "device": f"{self.device.name}/{self.device.accelerator}",
+            "threads": self.device.threads,
+            "batch": self.batch,
+            "shapes": self.shapes,
+            "precision": self.precision,
+        }
+        if self.replica:
+            identity["replica"] = self.replica
+        return digest(identity)
+
+    def to_json(self) -> Json:
+        return {
+            "model": self.model.to_json(),
+            "compiler": self.compiler.to_json(),
+            "device": self.device.to_json(),
+            "batch": self.batch,
+            "precision": self.precision,
+            "shapes": self.shapes,
+            "replica": self.replica,
+            "label": self.label,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Case:
+        return cls(
+            model=ModelRef.from_json(data["model"]),
+            compiler=CompilerRef.from_json(data["compiler"]),
+            device=Device.from_json(data["device"]),
+            batch=data["batch"],
+            precision=data["precision"],
+            shapes=data["shapes"],
+            replica=data["replica"],
+            label=data["label"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Deadlines in seconds and memory in bytes for one case."""
+
+    first_call_s: float = 60.0
+    compile_s: float = 600.0
+    cell_s: float = 900.0
+    memory_bytes: int = 8 * 1024**3
+
+    def to_json(self) -> Json:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Limits:
+        return cls(**data)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Cases measured side by side on one device, and how.
+
+    ``baseline`` is the compiler (``CompilerRef.text``) that others are compared with, per
+    model and batch size. ``fingerprint`` holds versions and host facts: a changed one
+    makes a new session. ``attempt`` counts retries.
+    """
+
+    cases: tuple[Case, ...]
+    baseline: str
+    profile: Profile
+    limits: Limits
+    seed: int = 0
+    mode: str = "sync"
+    fingerprint: Json = field(default_factory=dict)
+    attempt: int = 0
+
+    @property
+    def session_id(self) -> str:
+        """16 hex digits: the cases, the profile, the fingerprint, the seed and the attempt."""
+        return digest(
+            [
+                sorted(case.case_id for case in self.cases),
+                self.profile.to_json(),
+                self.fingerprint,
+                self.seed,
+                self.mode,
+                self.attempt,
+            ]
+        )[:16]
+
+    @property
+    def device(self) -> Device:
+        return self.cases[0].device
+
+    def retry(self, cases: tuple[Case, ...], attempt: int) -> Session:
+        """Return a new session of ``cases`` under the same conditions."""
+        return replace(self, cases=cases, attempt=attempt)
+
+    def to_json(self) -> Json:
+        return {
+            "cases": [case.to_json() for case in self.cases],
+            "baseline": self.baseline,
+            "profile": self.profile.to_json(),
+            "limits": self.limits.to_json(),
+            "seed": self.seed,
+            "mode": self.mode,
+            "fingerprint": self.fingerprint,
+            "attempt": self.attempt,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Session:
+        return cls(
+            cases=tuple(Case.from_json(case) for case in data["cases"]),
+            baseline=data["baseline"],
+            profile=Profile.from_json(data["profile"]),
+            limits=Limits.from_json(data["limits"]),
+            seed=data["seed"],
+            mode=data["mode"],
+            fingerprint=data["fingerprint"],
+            attempt=data["attempt"],
+        )

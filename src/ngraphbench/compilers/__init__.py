@@ -1,0 +1,1 @@
+"""Graph compilers: one file each, found through entry points only."""

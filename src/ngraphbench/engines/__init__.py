@@ -1,0 +1,1 @@
+"""Engines: how a session reaches its device."""

@@ -1,0 +1,1 @@
+"""The environments that workers run in, and what is known of the host."""

@@ -1,0 +1,280 @@
+"""The plugin contract: write one ``Compiler`` and one ``Program``, name them in an entry point.
+
+Neither ever sees a clock: the worker times ``run`` and ``sync``. Importing a plugin module
+must not import its vendor; do that inside the methods.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from ngraphbench.errors import SpecError, Unavailable
+from ngraphbench.types import Arrays, Device, Json, Option, OptionValue, Support
+from ngraphbench.workload import Workload
+
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "PRESET",
+    "Compiler",
+    "LoadsArtifact",
+    "Program",
+    "ReportsCoverage",
+    "ReportsDeviceMemory",
+    "ReportsDeviceTime",
+    "RunsConcurrently",
+    "SavesArtifact",
+    "discover",
+    "load_compiler",
+    "package_version",
+    "resolve_options",
+]
+
+ENTRY_POINT_GROUP = "ngraphbench.compilers"
+
+PRESET = Option(
+    name="preset",
+    type="str",
+    default="recommended",
+    choices=("shipped", "recommended"),
+    help="shipped: what a newcomer gets; recommended: what the documentation advises here",
+)
+
+
+class Program(ABC):
+    """A compiled model, ready to run. It outlives nothing: ``close`` ends it."""
+
+    @abstractmethod
+    def load(self, inputs: Arrays) -> None:
+        """Replace all inputs, moving them to the device. Raises RunFailed."""
+
+    @abstractmethod
+    def run(self) -> None:
+        """Run once on the loaded inputs; may return before the device is done.
+
+        Raises RunFailed, also after ``close``.
+        """
+
+    def sync(self) -> None:
+        """Return when everything that was started has finished. Raises RunFailed."""
+        return
+
+    @abstractmethod
+    def outputs(self) -> Arrays:
+        """Return the last run's outputs by name, as arrays the caller owns. Raises RunFailed."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free everything; may be called twice."""
+
+
+class Compiler(ABC):
+    """A graph compiler. Subclasses set the class attributes and the two methods.
+
+    ``accepts`` lists the forms it takes, best first: ``"onnx"``, ``"torch"``.
+    ``packages`` lists the distributions whose versions decide its results.
+    ``threads_env`` names environment variables that must hold the thread count before
+    the vendor is imported; ``cache_env`` names variables that hold a cache folder.
+    """
+
+    name: ClassVar[str]
+    accepts: ClassVar[tuple[str, ...]]
+    options: ClassVar[tuple[Option, ...]] = ()
+    packages: ClassVar[tuple[str, ...]] = ()
+    threads_env: ClassVar[tuple[str, ...]] = ("OMP_NUM_THREADS",)
+    cache_env: ClassVar[tuple[str, ...]] = ()
+    install: ClassVar[str] = ""
+    baseline: ClassVar[bool] = False
+    default: ClassVar[bool] = True
+    not_yet_run_on_hardware: ClassVar[bool] = False
+
+    @abstractmethod
+    def probe(self, device: Device) -> Support:
+        """Return whether the compiler works here. Never raises."""
+
+    @abstractmethod
+    def compile(
+        self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
+    ) -> Program:
+        """Return a fully built program for the workload's batch, shapes and precision.
+
+        Raises Unsupported for what it does not do, CompileFailed for what went wrong.
+        """
+
+
+@runtime_checkable
+class ReportsCoverage(Protocol):
+    """A program that can say what the compiler really executed."""
+
+    def coverage(self) -> Json: ...
+
+
+@runtime_checkable
+class ReportsDeviceTime(Protocol):
+    """A program that knows the device's own time for the last run."""
+
+    def device_time_ns(self) -> int: ...
+
+
+@runtime_checkable
+class ReportsDeviceMemory(Protocol):
+    """A program that knows how much device memory it holds."""
+
+    def device_memory_bytes(self) -> int: ...
+
+
+@runtime_checkable
+class SavesArtifact(Protocol):
+    """A program whose compiled form can be written to a folder."""
+
+    def save(self, folder: Path) -> None: ...
+
+
+@runtime_checkable
+class LoadsArtifact(Protocol):
+    """A compiler that can start from what ``SavesArtifact.save`` wrote."""
+
+    def load_artifact(
+        self,
+        folder: Path,
+        workload: Workload,
+        device: Device,
+        options: Mapping[str, OptionValue],
+    ) -> Program: ...
+
+
+@runtime_checkable
+class RunsConcurrently(Protocol):
+    """A program that can hold several requests in flight."""
+
+    def start(self, in_flight: int) -> None: ...
+
+    def run_concurrent(self, requests: int) -> None: ...
+
+
+def discover() -> dict[str, str]:
+    """Return every installed compiler's name with its ``module:attribute``, none imported."""
+    points = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
+    return {point.name: point.value for point in sorted(points, key=lambda p: p.name)}
+
+
+def load_compiler(target: str) -> Compiler:
+    """Return an instance of the compiler at ``module:attribute``.
+
+    Raises Unavailable when the plugin's own module cannot be imported.
+    """
+    module_name, _, attribute = target.partition(":")
+    try:
+        found: Any = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise Unavailable(
+            f"The compiler plugin {target} cannot be imported: {error}.",
+            reason="plugin-import",
+            hint="Install the package that provides it, or fix its entry point.",
+        ) from error
+    compiler = found() if isinstance(found, type) else found
+    if not isinstance(compiler, Compiler):
+        raise Unavailable(
+            f"{target} is a {type(compiler).__name__}, not an ngraphbench.plugin.Compiler.",
+            reason="plugin-type",
+            hint="Its entry point must name a Compiler subclass.",
+        )
+    return compiler
+
+
+def package_version(*names: str) -> str:
+    """Return the installed version of the first distribution that is there, else ``""``."""
+    for name in names:
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return ""
+
+
+def resolve_options(
+    compiler: Compiler, given: Mapping[str, OptionValue | str]
+) -> dict[str, OptionValue]:
+    """Return every declared option with its value: given, else preset's, else default.
+
+    Strings are converted to the declared type. Raises SpecError for an unknown option, a
+    value of the wrong type, or one that is not among the choices.
+    """
+    declared = {option.name: option for option in compiler.options}
+    for name in given:
+        if name not in declared:
+            raise SpecError(
+                f"{compiler.name} has no option {name!r}.",
+                key=name,
+                reason="unknown-option",
+                hint=_nearest(name, sorted(declared)),
+            )
+    preset = ""
+    if "preset" in declared:
+        preset = str(_converted(compiler, declared["preset"], given.get("preset")))
+    resolved: dict[str, OptionValue] = {}
+    for name, option in declared.items():
+        if name in given:
+            resolved[name] = _converted(compiler, option, given[name])
+        else:
+            resolved[name] = option.presets.get(preset, option.default)
+    return resolved
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    close = get_close_matches(name, known, n=1)
+    if close:
+        return f"Did you mean {close[0]!r}?"
+    return f"It has: {', '.join(known)}." if known else "It has no options."
+
+
+def _converted(compiler: Compiler, option: Option, value: OptionValue | None) -> OptionValue:
+    if value is None:
+        return option.default
+    result = _typed(option, value)
+    if result is None:
+        raise SpecError(
+            f"{compiler.name}: option {option.name} takes a {option.type}, not {value!r}.",
+            key=option.name,
+            reason="option-type",
+            hint=option.help,
+        )
+    if option.choices and result not in option.choices:
+        raise SpecError(
+            f"{compiler.name}: option {option.name} cannot be {value!r}.",
+            key=option.name,
+            reason="option-value",
+            hint=f"Choose from {', '.join(map(str, option.choices))}.",
+        )
+    if option.minimum is not None and not isinstance(result, str) and result < option.minimum:
+        raise SpecError(
+            f"{compiler.name}: option {option.name} must be at least {option.minimum:g},"
+            f" not {value!r}.",
+            key=option.name,
+            reason="option-value",
+        )
+    return result
+
+
+_BOOLS = {"true": True, "yes": True, "1": True, "on": True}
+_BOOLS |= {"false": False, "no": False, "0": False, "off": False}
+
+
+def _typed(option: Option, value: OptionValue) -> OptionValue | None:
+    if option.type == "bool":
+        return value if isinstance(value, bool) else _BOOLS.get(str(value).lower())
+    if isinstance(value, bool):
+        return None
+    try:
+        if option.type == "int":
+            return int(value) if float(value) == int(float(value)) else None
+        if option.type == "float":
+            return float(value)
+    except (ValueError, OverflowError):
+        return None
+    return str(value)

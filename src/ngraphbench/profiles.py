@@ -1,0 +1,83 @@
+"""The three measuring profiles and what each may honestly claim."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from ngraphbench.types import Json
+
+__all__ = ["PROFILES", "Profile"]
+
+MS = 1_000_000
+SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How long and how often to measure. Times end in ``_ns``; shares are fractions.
+
+    ``half_width`` is the within-launch target at which a sweep stops; ``tie`` the zone in
+    which two candidates are called equal; ``budget_ns`` measuring time per candidate over
+    all epochs.
+    """
+
+    name: str
+    epochs: int
+    rounds_min: int
+    rounds_max: int
+    slot_ns: int
+    half_width: float
+    confidence: float
+    tie: float
+    budget_ns: int
+    claim: str
+
+    def to_json(self) -> Json:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Json) -> Profile:
+        return cls(**data)
+
+
+PROFILES: dict[str, Profile] = {
+    profile.name: profile
+    for profile in (
+        Profile(
+            name="quick",
+            epochs=1,
+            rounds_min=8,
+            rounds_max=24,
+            slot_ns=60 * MS,
+            half_width=0.03,
+            confidence=0.90,
+            tie=0.03,
+            budget_ns=5 * SECOND,
+            claim="single launch: differences of 10 % and more",
+        ),
+        Profile(
+            name="default",
+            epochs=3,
+            rounds_min=12,
+            rounds_max=30,
+            slot_ns=100 * MS,
+            half_width=0.01,
+            confidence=0.95,
+            tie=0.02,
+            budget_ns=30 * SECOND,
+            claim="differences of 3 % and more, when launches differ by 1 % or less",
+        ),
+        Profile(
+            name="thorough",
+            epochs=8,
+            rounds_min=15,
+            rounds_max=30,
+            slot_ns=200 * MS,
+            half_width=0.005,
+            confidence=0.99,
+            tie=0.01,
+            budget_ns=180 * SECOND,
+            claim="differences of 1 to 1.5 % and more",
+        ),
+    )
+}

@@ -1,0 +1,89 @@
+"""Records: the only thing that is stored or sent. One JSON object per line of a journal.
+
+Two kinds: ``case`` (one cell of one session) and ``session`` (what was measured side by
+side, on which host, with which controls). ``store/schema.json`` is their JSON Schema.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any, Literal, TypeAlias, get_args
+
+from ngraphbench.types import Json
+
+__all__ = [
+    "FAILURES",
+    "SCHEMA_VERSION",
+    "STAGES",
+    "STATUSES",
+    "Stage",
+    "Status",
+    "measured",
+    "now_utc",
+]
+
+SCHEMA_VERSION = 1
+
+Status: TypeAlias = Literal[
+    "ok",
+    "wrong",
+    "unverifiable",
+    "unstable",
+    "unsupported",
+    "unavailable",
+    "failed",
+    "timeout",
+    "oom",
+    "crashed",
+    "skipped",
+]
+Stage: TypeAlias = Literal[
+    "plan", "export", "environment", "probe", "compile", "load", "verify", "measure"
+]
+
+STATUSES: tuple[Status, ...] = get_args(Status)
+STAGES: tuple[Stage, ...] = get_args(Stage)
+
+FAILURES: frozenset[str] = frozenset({"wrong", "failed", "timeout", "oom", "crashed"})
+"""Statuses that make the exit code 1."""
+
+
+def measured(record: Json) -> bool:
+    """Return whether a case record holds a timing that may be shown as a result."""
+    return record["kind"] == "case" and record["status"] in ("ok", "unverifiable", "unstable")
+
+
+def now_utc() -> str:
+    """Return the current time in UTC, ISO 8601, to the second, ending in ``Z``."""
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def interval(estimate: float, low: float, high: float, confidence: float, claim: str) -> Json:
+    """Return an estimate with its interval; ``claim`` is ``artefact`` or ``compiler``."""
+    return {
+        "estimate": estimate,
+        "low": low,
+        "high": high,
+        "confidence": confidence,
+        "claim": claim,
+    }
+
+
+def empty_costs() -> dict[str, Any]:
+    """Return every cost key with None: not measured."""
+    return dict.fromkeys(
+        (
+            "export_s",
+            "environment_s",
+            "import_s",
+            "compile_cold_s",
+            "compile_warm_s",
+            "load_s",
+            "first_run_s",
+            "runs_until_steady",
+            "artifact_bytes",
+            "peak_rss_bytes",
+            "device_memory_bytes",
+            "energy_joules",
+        )
+    )

@@ -1,0 +1,1 @@
+"""Sessions: candidates measured side by side."""

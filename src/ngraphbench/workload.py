@@ -1,0 +1,143 @@
+"""The workload folder as a compiler sees it: one model, bound to one batch size.
+
+The exporter writes the folder once per model (``ngraphbench.models.exporter``); this
+module only reads it, with the standard library and numpy, so that it works inside any
+compiler's environment.
+
+Layout of the folder::
+
+    workload.json          forms, inputs (with symbolic dims), model reference, weights
+    weights.pt             state_dict of a torch model, the same for every candidate
+    b<BATCH>/batch.json    concrete inputs and outputs for one batch size
+    b<BATCH>/model.onnx    ONNX with every input dim fixed (external data beside it)
+    b<BATCH>/inputs-a.npz  two seeded input sets, or the user's
+    b<BATCH>/inputs-b.npz
+    b<BATCH>/reference-a.npz, reference-b.npz
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ngraphbench.errors import Unsupported
+from ngraphbench.types import Arrays, Json, TensorSpec
+
+__all__ = ["INPUT_SETS", "Workload", "batch_folder", "read_arrays", "write_arrays"]
+
+INPUT_SETS = ("a", "b")
+
+
+def batch_folder(root: Path, batch: int) -> Path:
+    """Return the folder of one batch size inside a workload folder."""
+    return root / f"b{batch}"
+
+
+def read_arrays(path: Path) -> Arrays:
+    """Return the arrays of an ``.npz`` file by name, in the order they were written.
+
+    Names may hold any character: they are kept in an index, not as member names.
+    """
+    with np.load(path, allow_pickle=False) as data:
+        names = json.loads(bytes(data["__names__"]).decode())
+        return {name: data[f"a{i}"] for i, name in enumerate(names)}
+
+
+def write_arrays(path: Path, arrays: Arrays) -> None:
+    """Write arrays to ``path`` so that ``read_arrays`` returns them.
+
+    The file appears whole or not at all.
+    """
+    names = np.frombuffer(json.dumps(list(arrays)).encode(), dtype=np.uint8)
+    members = {f"a{i}": np.asarray(value) for i, value in enumerate(arrays.values())}
+    partial = path.with_name(path.name + ".part")
+    with partial.open("wb") as file:
+        np.savez(file, __names__=names, **members)  # type: ignore[arg-type]
+    partial.replace(path)
+
+
+def _no_builder(workload: Workload) -> Any:
+    raise Unsupported(
+        "This workload is an ONNX file; there is no torch module to build.", reason="form"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One model at one batch size, as handed to ``Compiler.compile``.
+
+    ``forms`` lists what is there: ``"onnx"``, ``"torch"``, or both. ``inputs`` and
+    ``outputs`` are concrete (every dim an int).
+    """
+
+    root: Path
+    batch: int
+    precision: str
+    forms: tuple[str, ...]
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    model: Json = field(default_factory=dict)
+    export_error: str = ""
+    build: Callable[[Workload], Any] = _no_builder
+
+    @classmethod
+    def open(
+        cls,
+        root: Path,
+        *,
+        batch: int,
+        precision: str = "fp32",
+        build: Callable[[Workload], Any] = _no_builder,
+    ) -> Workload:
+        """Return the workload in folder ``root`` bound to ``batch``.
+
+        Raises FileNotFoundError when the exporter has not written that batch size.
+        """
+        whole = json.loads((root / "workload.json").read_text())
+        bound = json.loads((batch_folder(root, batch) / "batch.json").read_text())
+        return cls(
+            root=root,
+            batch=batch,
+            precision=precision,
+            forms=tuple(bound["forms"]),
+            inputs=tuple(TensorSpec.from_json(s) for s in bound["inputs"]),
+            outputs=tuple(TensorSpec.from_json(s) for s in bound["outputs"]),
+            model=whole["model"],
+            export_error=bound.get("export_error", ""),
+            build=build,
+        )
+
+    @property
+    def folder(self) -> Path:
+        """The folder of this batch size."""
+        return batch_folder(self.root, self.batch)
+
+    @property
+    def onnx_path(self) -> Path:
+        """Path of the ONNX file with fixed dims; load it by path, for its external data.
+
+        Raises Unsupported, with the exporter's reason, when there is no ONNX form.
+        """
+        if "onnx" not in self.forms:
+            raise Unsupported(
+                self.export_error or "This model has no ONNX form.", reason="export-failed"
+            )
+        return self.folder / "model.onnx"
+
+    def module(self) -> Any:
+        """Return the torch module in eval mode with the workload's weights.
+
+        Built anew at each call. Raises Unsupported for a model without torch form.
+        """
+        if "torch" not in self.forms:
+            return _no_builder(self)
+        return self.build(self)
+
+    def input_arrays(self, which: str = "a") -> Arrays:
+        """Return a seeded input set (``"a"`` or ``"b"``) by name; bfloat16 as uint16 bits."""
+        return read_arrays(self.folder / f"inputs-{which}.npz")
