@@ -1,0 +1,155 @@
+"""Estimators for paired, heavy-tailed timing samples. Pure functions of numpy arrays."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from ngraphbench.types import Array
+
+__all__ = [
+    "LAUNCH_PRIOR",
+    "Launch",
+    "hodges_lehmann",
+    "holm",
+    "jackknife_log_ratio",
+    "launch_spread",
+    "pseudo_median_interval",
+    "signed_rank_interval",
+    "t_quantile",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How much a process differs from launch to launch: ``sd`` of log time, and its d.f."""
+
+    sd: float
+    degrees: float
+
+
+LAUNCH_PRIOR = Launch(sd=0.01, degrees=4.0)
+"""What is believed of a host before anything is measured on it: 1 %, worth 4 d.f."""
+
+
+def walsh_averages(values: Array) -> Array:
+    """Return the n(n+1)/2 means of all pairs (a value with itself included), sorted."""
+    data = np.asarray(values, dtype=float)
+    first, second = np.triu_indices(len(data))
+    return np.sort((data[first] + data[second]) / 2.0)
+
+
+def hodges_lehmann(values: Array) -> float:
+    """Return the Hodges-Lehmann location: the median of the Walsh averages.
+
+    Raises ValueError for an empty array. Source: Hodges and Lehmann, Ann. Math. Statist.
+    34 (1963).
+
+    >>> hodges_lehmann([1.0, 2.0, 30.0])
+    8.75
+    """
+    if len(values) == 0:
+        raise ValueError("hodges_lehmann of no values")
+    return float(np.median(walsh_averages(values)))
+
+
+@lru_cache(maxsize=256)
+def _signed_rank_cut(count: int, tail: float) -> int:
+    """Return the largest k with P(W+ < k) <= tail, W+ the signed-rank statistic; 0 if none."""
+    ways = np.zeros(count * (count + 1) // 2 + 1)
+    ways[0] = 1.0
+    for rank in range(1, count + 1):
+        ways[rank:] = ways[rank:] + ways[:-rank]
+    below = np.cumsum(ways) / 2.0**count
+    return int(np.searchsorted(below, tail, side="right"))
+
+
+def signed_rank_interval(values: Array, confidence: float) -> tuple[float, float]:
+    """Return the exact Wilcoxon signed-rank interval for the location of ``values``.
+
+    With too few values for that confidence it is the t interval instead, and for one
+    value (-inf, inf). Above 200 values the normal approximation gives the ranks.
+    """
+    count = len(values)
+    if count < 2:
+        return -math.inf, math.inf
+    tail = (1.0 - confidence) / 2.0
+    averages = walsh_averages(values)
+    if count > 200:
+        mean = count * (count + 1) / 4.0
+        sd = math.sqrt(count * (count + 1) * (2 * count + 1) / 24.0)
+        cut = max(1, int(mean + _normal_quantile(tail) * sd))
+    else:
+        cut = _signed_rank_cut(count, tail)
+    if cut < 1:
+        centre = float(np.mean(values))
+        half = t_quantile(confidence, count - 1) * float(np.std(values, ddof=1))
+        return centre - half / math.sqrt(count), centre + half / math.sqrt(count)
+    return float(averages[cut - 1]), float(averages[len(averages) - cut])
+
+
+def pseudo_median_interval(values: Array, confidence: float) -> tuple[float, float, float]:
+    """Return (Hodges-Lehmann estimate, low, high) of ``values``."""
+    low, high = signed_rank_interval(values, confidence)
+    return hodges_lehmann(values), low, high
+
+
+def t_quantile(confidence: float, degrees: float) -> float:
+    """Return the two-sided Student t quantile, such as 2.776 for 0.95 and 4 d.f."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, (1.0 + confidence) / 2.0))
+
+
+def _normal_quantile(probability: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(probability))
+
+
+def launch_spread(log_times: Array, prior: Launch = LAUNCH_PRIOR) -> Launch:
+    """Return the launch-to-launch spread, pooled over candidates and shrunk to ``prior``.
+
+    ``log_times`` has one row per candidate and one column per epoch. What all candidates
+    share in an epoch (drift) and what a candidate always has (speed) are taken out first:
+    the two-way residuals are what launches add.
+    """
+    table = np.asarray(log_times, dtype=float)
+    rows, columns = table.shape if table.ndim == 2 else (0, 0)
+    if rows < 2 or columns < 2:
+        return prior
+    residual = table - table.mean(axis=1, keepdims=True) - table.mean(axis=0) + table.mean()
+    degrees = float((rows - 1) * (columns - 1))
+    total = prior.degrees + degrees
+    variance = (prior.degrees * prior.sd**2 + float(np.sum(residual**2))) / total
+    return Launch(sd=math.sqrt(variance), degrees=total)
+
+
+def jackknife_log_ratio(numerator: Array, denominator: Array) -> tuple[float, float]:
+    """Return log(sum numerator / sum denominator) and its delete-one jackknife s.e.
+
+    The s.e. is 0 for a single pair: nothing is known of its spread.
+    """
+    top = np.asarray(numerator, dtype=float)
+    bottom = np.asarray(denominator, dtype=float)
+    estimate = math.log(top.sum() / bottom.sum())
+    count = len(top)
+    if count < 2:
+        return estimate, 0.0
+    left_out = np.log((top.sum() - top) / (bottom.sum() - bottom))
+    spread = np.sum((left_out - left_out.mean()) ** 2) * (count - 1) / count
+    return estimate, math.sqrt(float(spread))
+
+
+def holm(confidence: float, rank: int, comparisons: int) -> float:
+    """Return the confidence for the ``rank``-th (from 0) smallest p-value among several.
+
+    Source: Holm, Scand. J. Statist. 6 (1979).
+
+    >>> round(holm(0.95, 0, 5), 3)
+    0.99
+    """
+    return 1.0 - (1.0 - confidence) / max(1, comparisons - rank)

@@ -1,0 +1,219 @@
+"""What samples say: latency, throughput and speed-up with intervals. Recomputable by anyone.
+
+``Samples`` is what a sample file holds, one numpy column per name. All comparisons are
+paired: slots of the same epoch and round stood side by side on the same machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from ngraphbench import stats
+from ngraphbench.records import interval
+from ngraphbench.stats import LAUNCH_PRIOR, Launch
+from ngraphbench.types import Array, Json
+
+__all__ = [
+    "ESTIMATOR",
+    "Comparison",
+    "Samples",
+    "compare",
+    "epoch_log_times",
+    "launch_of",
+    "round_logs",
+    "summarise",
+    "verdict",
+]
+
+ESTIMATOR = "1"
+"""Version of the estimators below; stored with every summary."""
+
+Samples: TypeAlias = Mapping[str, Array]
+Verdict: TypeAlias = Literal["faster", "slower", "tie", "unresolved"]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The ratio of two times per call, a / b: above 1, b is faster.
+
+    ``low``/``high`` carry the launch term and bear claims; ``within_low``/``within_high``
+    hold for these very processes only.
+    """
+
+    estimate: float
+    low: float
+    high: float
+    within_low: float
+    within_high: float
+    rounds: int
+    epochs: int
+    confidence: float
+
+    def to_json(self) -> Json:
+        return {
+            **interval(self.estimate, self.low, self.high, self.confidence, "artefact"),
+            "within": interval(
+                self.estimate, self.within_low, self.within_high, self.confidence, "launch"
+            ),
+        }
+
+
+def round_logs(samples: Samples) -> dict[tuple[int, int], float]:
+    """Return log ns per call by (epoch, round); several slots of one round are averaged."""
+    slots: dict[tuple[int, int], list[float]] = {}
+    rows = zip(samples["epoch"], samples["round"], samples["call_ns"], strict=True)
+    for epoch, number, call_ns in rows:
+        slots.setdefault((int(epoch), int(number)), []).append(math.log(float(call_ns)))
+    return {key: sum(values) / len(values) for key, values in slots.items()}
+
+
+def _by_epoch(values: Mapping[tuple[int, int], float]) -> list[Array]:
+    epochs: dict[int, list[float]] = {}
+    for (epoch, _), value in sorted(values.items()):
+        epochs.setdefault(epoch, []).append(value)
+    return [np.array(column) for column in epochs.values()]
+
+
+def _location(epochs: Sequence[Array], confidence: float) -> tuple[float, float, float]:
+    """Return the mean of the epochs' Hodges-Lehmann locations, and its within-launch interval."""
+    centres = [stats.hodges_lehmann(column) for column in epochs]
+    estimate = float(np.mean(centres))
+    pairs = zip(epochs, centres, strict=True)
+    residuals = np.concatenate([column - centre for column, centre in pairs])
+    low, high = stats.signed_rank_interval(residuals, confidence)
+    return estimate, estimate + min(low, 0.0), estimate + max(high, 0.0)
+
+
+def epoch_log_times(samples: Samples) -> Array:
+    """Return the median log ns per call of each epoch."""
+    return np.array([float(np.median(column)) for column in _by_epoch(round_logs(samples))])
+
+
+def launch_of(all_samples: Sequence[Samples], prior: Launch = LAUNCH_PRIOR) -> Launch:
+    """Return the launch spread pooled over candidates that were there in every epoch."""
+    columns = [epoch_log_times(samples) for samples in all_samples]
+    longest = max((len(column) for column in columns), default=0)
+    table = [column for column in columns if len(column) == longest]
+    return stats.launch_spread(np.array(table), prior) if table else prior
+
+
+def compare(
+    a: Samples,
+    b: Samples,
+    *,
+    confidence: float,
+    launch: Launch = LAUNCH_PRIOR,
+) -> Comparison | None:
+    """Return time of ``a`` over time of ``b``, paired by epoch and round.
+
+    None when they share fewer than two rounds. Launch effects of both sides enter the
+    outer interval: a process is itself a few percent fast or slow.
+    """
+    left, right = round_logs(a), round_logs(b)
+    shared = {key: left[key] - right[key] for key in left if key in right}
+    if len(shared) < 2:
+        return None
+    epochs = _by_epoch(shared)
+    estimate, within_low, within_high = _location(epochs, confidence)
+    term = _launch_half_width(launch, confidence, len(epochs), processes=2)
+    return Comparison(
+        estimate=math.exp(estimate),
+        low=math.exp(estimate - math.hypot(estimate - within_low, term)),
+        high=math.exp(estimate + math.hypot(within_high - estimate, term)),
+        within_low=math.exp(within_low),
+        within_high=math.exp(within_high),
+        rounds=len(shared),
+        epochs=len(epochs),
+        confidence=confidence,
+    )
+
+
+def _launch_half_width(launch: Launch, confidence: float, epochs: int, *, processes: int) -> float:
+    quantile = stats.t_quantile(confidence, launch.degrees)
+    return quantile * launch.sd * math.sqrt(processes / epochs)
+
+
+def verdict(comparison: Comparison | None, tie: float) -> Verdict:
+    """Return what may be said of ``b`` against ``a``; ``tie`` is the zone of equality.
+
+    ``tie`` when the whole interval lies inside the zone, ``unresolved`` when the interval
+    holds 1 and reaches out of it.
+    """
+    if comparison is None:
+        return "unresolved"
+    if comparison.high < 1.0 + tie and comparison.low > 1.0 / (1.0 + tie):
+        return "tie"
+    if comparison.low > 1.0:
+        return "faster"
+    return "slower" if comparison.high < 1.0 else "unresolved"
+
+
+def _latency(samples: Samples, confidence: float, launch: Launch) -> Json:
+    epochs = _by_epoch(round_logs(samples))
+    estimate, low, high = _location(epochs, confidence)
+    term = _launch_half_width(launch, confidence, len(epochs), processes=1)
+    return interval(
+        math.exp(estimate) / 1e6,
+        math.exp(estimate - math.hypot(estimate - low, term)) / 1e6,
+        math.exp(estimate + math.hypot(high - estimate, term)) / 1e6,
+        confidence,
+        "artefact",
+    )
+
+
+def _throughput(samples: Samples, batch: int, confidence: float, launch: Launch) -> Json:
+    items = np.asarray(samples["calls"], dtype=float) * batch
+    seconds = np.asarray(samples["slot_ns"], dtype=float) / 1e9
+    estimate, error = stats.jackknife_log_ratio(items, seconds)
+    epochs = len(np.unique(samples["epoch"]))
+    rounds = len(items)
+    within = stats.t_quantile(confidence, max(1, rounds - 1)) * error
+    half = math.hypot(within, _launch_half_width(launch, confidence, epochs, processes=1))
+    return interval(
+        math.exp(estimate),
+        math.exp(estimate - half),
+        math.exp(estimate + half),
+        confidence,
+        "artefact",
+    )
+
+
+def summarise(
+    samples: Samples,
+    *,
+    batch: int,
+    confidence: float,
+    tie: float,
+    launch: Launch = LAUNCH_PRIOR,
+    baseline: Samples | None = None,
+    baseline_label: str = "",
+) -> Json | None:
+    """Return the ``summary`` of a case record, or None for fewer than two slots.
+
+    ``latency_ms`` is a location (typical call), ``throughput_per_s`` is items over wall
+    time of all timed calls, ``vs_baseline`` the paired speed-up.
+    """
+    if len(samples["call_ns"]) < 2:
+        return None
+    versus: Json | None = None
+    if baseline is not None:
+        comparison = compare(baseline, samples, confidence=confidence, launch=launch)
+        if comparison is not None:
+            versus = {
+                **comparison.to_json(),
+                "verdict": verdict(comparison, tie),
+                "baseline": baseline_label,
+            }
+    return {
+        "estimator": ESTIMATOR,
+        "latency_ms": _latency(samples, confidence, launch),
+        "throughput_per_s": _throughput(samples, batch, confidence, launch),
+        "vs_baseline": versus,
+        "first_after_idle_ms": float(np.median(samples["first_ns"])) / 1e6,
+        "percentiles_ms": {},
+    }
