@@ -332,7 +332,7 @@ def _parted(result: Any, *, model: Json) -> tuple[Any, Callable[[int], Any] | No
             reason="model-type",
             hint="Return a Module, or (Module, example_inputs).",
         )
-    if examples is None or callable(examples) and not _is_tensor(examples):
+    if examples is None or (callable(examples) and not _is_tensor(examples)):
         return module, examples
     return module, lambda batch: _resized(examples, batch)
 

@@ -1,0 +1,295 @@
+"""ONNX Runtime: sessions with pinned threads, inputs and outputs bound once."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ngraphbench.compilers.checks import (
+    cause,
+    check_accelerator,
+    check_form,
+    check_inputs,
+    check_open,
+)
+from ngraphbench.errors import CompileFailed, RunFailed, Unsupported
+from ngraphbench.plugin import PRESET, Compiler, Program, package_version
+from ngraphbench.types import (
+    BFLOAT16,
+    Array,
+    Arrays,
+    Device,
+    Json,
+    Option,
+    OptionValue,
+    Support,
+    TensorSpec,
+    storage_dtype,
+)
+from ngraphbench.workload import Workload
+
+__all__ = ["OnnxRuntime"]
+
+INSTALL = "pip install ngraphbench[onnxruntime]"
+CPU = "CPUExecutionProvider"
+PACKAGES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-directml")
+BFLOAT16_IN_ONNX = 16
+
+LEVELS = {
+    "none": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "all": "ORT_ENABLE_ALL",
+}
+
+
+class OnnxRuntimeProgram(Program):
+    """A session with its inputs bound; outputs are allocated by the runtime."""
+
+    def __init__(self, session: Any, *, workload: Workload) -> None:
+        self._session = session
+        self._binding = session.io_binding()
+        names = {node.name for node in session.get_inputs()}
+        self._specs = workload.inputs
+        # An input that the graph does not use is not an input of the session.
+        self._bound = [spec for spec in workload.inputs if spec.name in names]
+        self._outputs = [node.name for node in session.get_outputs()]
+        self._values: list[Any] = []
+        self._ran = False
+        for name in self._outputs:
+            self._binding.bind_output(name, "cpu")
+
+    def load(self, inputs: Arrays) -> None:
+        check_open(self._session, name="onnxruntime")
+        check_inputs(self._specs, inputs)
+        values = [_value(inputs[spec.name], spec=spec) for spec in self._bound]
+        self._binding.clear_binding_inputs()
+        for spec, value in zip(self._bound, values, strict=True):
+            self._binding.bind_ortvalue_input(spec.name, value)
+        self._values = values
+        self._ran = False
+
+    def run(self) -> None:
+        if self._session is None:
+            check_open(None, name="onnxruntime")
+        try:
+            self._session.run_with_iobinding(self._binding)
+        except Exception as error:
+            raise RunFailed(f"onnxruntime: {cause(error)}", reason="run") from error
+        self._ran = True
+
+    def sync(self) -> None:
+        if self._session is not None:
+            self._binding.synchronize_outputs()
+
+    def outputs(self) -> Arrays:
+        check_open(self._session, name="onnxruntime")
+        if not self._ran:
+            raise RunFailed("There are no outputs before the first run.", reason="no-run")
+        values = self._binding.get_outputs()
+        return {name: _array(v) for name, v in zip(self._outputs, values, strict=True)}
+
+    def close(self) -> None:
+        self._binding = self._session = None
+        self._values = []
+
+    def coverage(self) -> Json:
+        check_open(self._session, name="onnxruntime")
+        return {
+            "providers": list(self._session.get_providers()),
+            "nodes_by_provider": _nodes_by_provider(self._session),
+        }
+
+
+class OnnxRuntime(Compiler):
+    """ONNX Runtime with one execution provider, the CPU's by default."""
+
+    name: ClassVar[str] = "onnxruntime"
+    accepts: ClassVar[tuple[str, ...]] = ("onnx",)
+    packages: ClassVar[tuple[str, ...]] = PACKAGES
+    install: ClassVar[str] = INSTALL
+    options: ClassVar[tuple[Option, ...]] = (
+        PRESET,
+        Option(
+            name="level",
+            type="str",
+            default="all",
+            choices=tuple(LEVELS),
+            help="graph optimisation level; none: the runtime without the compiler",
+        ),
+        Option(
+            name="execution",
+            type="str",
+            default="sequential",
+            choices=("sequential", "parallel"),
+            help="parallel: run independent branches at once",
+        ),
+        Option(
+            name="provider",
+            type="str",
+            default=CPU,
+            choices=(
+                CPU,
+                "CUDAExecutionProvider",
+                "TensorrtExecutionProvider",
+                "OpenVINOExecutionProvider",
+                "DnnlExecutionProvider",
+                "XnnpackExecutionProvider",
+                "ACLExecutionProvider",
+                "ROCMExecutionProvider",
+                "CoreMLExecutionProvider",
+                "QNNExecutionProvider",
+            ),
+            help="execution provider; nodes it does not take run on the CPU, see coverage",
+        ),
+        Option(
+            name="spin",
+            type="bool",
+            default=True,
+            help="let idle threads spin, as the runtime does unless told not to",
+        ),
+    )
+
+    def probe(self, device: Device) -> Support:
+        version = package_version(*PACKAGES)
+        try:
+            check_accelerator(device, name=self.name, known=("cpu", "cuda"))
+            vendor = importlib.import_module("onnxruntime")
+            return Support(ok=True, version=str(vendor.__version__))
+        except Exception as error:
+            missing = isinstance(error, ImportError) and not version
+            return Support(ok=False, version=version, hint=INSTALL if missing else cause(error))
+
+    def compile(
+        self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
+    ) -> OnnxRuntimeProgram:
+        import onnxruntime
+
+        check_form(self.accepts, workload.forms, name=self.name)
+        check_accelerator(device, name=self.name, known=("cpu", "cuda"))
+        if workload.precision != "fp32":
+            raise Unsupported(
+                f"onnxruntime runs the precision in the file, not {workload.precision!r}.",
+                reason="precision",
+                hint="Export the model in that precision.",
+            )
+        provider = str(options.get("provider", CPU))
+        available = onnxruntime.get_available_providers()
+        if provider not in available:
+            raise Unsupported(
+                f"This build of onnxruntime has no {provider}; it has {', '.join(available)}.",
+                reason="provider",
+            )
+        session = _session(str(workload.onnx_path), device=device, options=options)
+        if session.get_providers()[0] != provider:
+            raise CompileFailed(
+                f"onnxruntime could not start {provider} and would have used"
+                f" {session.get_providers()[0]}.",
+                reason="provider",
+            )
+        _check_interface(session, workload)
+        return OnnxRuntimeProgram(session, workload=workload)
+
+
+def _session(path: str, *, device: Device, options: Mapping[str, OptionValue]) -> Any:
+    import onnxruntime
+
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = device.threads
+    settings.inter_op_num_threads = 1
+    parallel = options.get("execution", "sequential") == "parallel"
+    modes = onnxruntime.ExecutionMode
+    settings.execution_mode = modes.ORT_PARALLEL if parallel else modes.ORT_SEQUENTIAL
+    if parallel:
+        # One thread would run the branches one after the other.
+        settings.inter_op_num_threads = device.threads
+    level = LEVELS[str(options.get("level", "all"))]
+    settings.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
+    settings.add_session_config_entry(
+        "session.intra_op.allow_spinning", "1" if options.get("spin", True) else "0"
+    )
+    settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    provider = str(options.get("provider", CPU))
+    providers = [provider] if provider == CPU else [provider, CPU]
+    try:
+        return onnxruntime.InferenceSession(path, sess_options=settings, providers=providers)
+    except Exception as error:
+        raise _translated(error) from error
+
+
+# Words in the vendor's messages for things it never promised to do.
+_UNSUPPORTED = (
+    ("Unsupported model IR version", "model-format"),
+    ("ONNX Runtime only *guarantees* support for models", "model-format"),
+    ("is under development and support for this is limited", "model-format"),
+    ("is not a registered function/op", "operator"),
+    ("No Op registered for", "operator"),
+    ("Could not find an implementation for", "operator"),
+    ("Type 'tensor(bfloat16)'", "dtype"),
+)
+
+
+def _translated(error: Exception) -> Unsupported | CompileFailed:
+    text = f"onnxruntime: {cause(error)}"
+    for words, reason in _UNSUPPORTED:
+        if words in str(error):
+            return Unsupported(text, reason=reason)
+    if type(error).__name__ == "NotImplemented":
+        return Unsupported(text, reason="operator")
+    return CompileFailed(text, reason="load-model")
+
+
+def _check_interface(session: Any, workload: Workload) -> None:
+    for node in (*session.get_inputs(), *session.get_outputs()):
+        if not node.type.startswith("tensor("):
+            raise Unsupported(f"{node.name!r} is a {node.type}, not a tensor.", reason="dtype")
+    known = {spec.name for spec in workload.inputs}
+    unknown = [node.name for node in session.get_inputs() if node.name not in known]
+    if unknown:
+        raise CompileFailed(
+            f"The file wants inputs {unknown}, which the workload lacks; it has {sorted(known)}.",
+            reason="input",
+        )
+    for spec in workload.inputs:
+        _value(np.zeros(1, dtype=storage_dtype(spec.dtype)), spec=spec)
+
+
+def _value(array: Array, *, spec: TensorSpec) -> Any:
+    """Return an OrtValue over its own copy of the array, which it keeps alive."""
+    import onnxruntime
+
+    owned = np.array(array, copy=True, order="C")
+    make = onnxruntime.OrtValue
+    try:
+        if spec.dtype == BFLOAT16:
+            return make.ortvalue_from_numpy_with_onnx_type(owned, BFLOAT16_IN_ONNX)
+        return make.ortvalue_from_numpy(owned)
+    except Exception as error:
+        raise Unsupported(
+            f"onnxruntime cannot bind {spec.dtype} (input {spec.name!r}): {cause(error)}",
+            reason="dtype",
+        ) from error
+
+
+def _array(value: Any) -> Array:
+    if value.element_type() == BFLOAT16_IN_ONNX:
+        # Numpy has no such type, so the runtime refuses to make an array of it.
+        bits = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
+        return np.array(np.frombuffer(bits, dtype=np.uint16).reshape(value.shape()))
+    return np.array(value.numpy(), copy=True, order="C")
+
+
+def _nodes_by_provider(session: Any) -> dict[str, int] | None:
+    try:
+        parts = session.get_provider_graph_assignment_info()
+        counts: dict[str, int] = {}
+        for part in parts:
+            counts[part.ep_name] = counts.get(part.ep_name, 0) + len(part.get_nodes())
+        return counts
+    except Exception:
+        # Older versions cannot tell without profiling, which would disturb the run.
+        return None

@@ -1,0 +1,280 @@
+"""OpenVINO: pinned precision, streams and threads; input tensors set once."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ngraphbench.compilers.checks import (
+    cause,
+    check_accelerator,
+    check_form,
+    check_inputs,
+    check_open,
+)
+from ngraphbench.errors import CompileFailed, RunFailed, Unsupported
+from ngraphbench.plugin import PRESET, Compiler, Program, package_version
+from ngraphbench.types import (
+    BFLOAT16,
+    Array,
+    Arrays,
+    Device,
+    Json,
+    Option,
+    OptionValue,
+    Support,
+    TensorSpec,
+    storage_dtype,
+)
+from ngraphbench.workload import Workload
+
+__all__ = ["OpenVino"]
+
+INSTALL = "pip install ngraphbench[openvino]"
+CACHE_VARIABLE = "NGRAPHBENCH_OPENVINO_CACHE"
+
+# Precision to the type of the hint, and what the device must then be capable of.
+PRECISIONS = {"fp32": ("f32", "FP32"), "fp16": ("f16", "FP16"), "bf16": ("bf16", "BF16")}
+
+
+class OpenVinoProgram(Program):
+    """One inference request of a compiled model."""
+
+    def __init__(self, compiled: Any, *, workload: Workload) -> None:
+        self._compiled = compiled
+        self._request = compiled.create_infer_request()
+        self._specs = workload.inputs
+        self._inputs = [
+            (spec, port)
+            for spec in workload.inputs
+            if (port := _port(compiled.inputs, spec.name)) is not None
+        ]
+        self._outputs = _output_ports(compiled, workload)
+        self._ran = False
+
+    def load(self, inputs: Arrays) -> None:
+        check_open(self._request, name="openvino")
+        check_inputs(self._specs, inputs)
+        for spec, port in self._inputs:
+            self._request.set_tensor(port, _tensor(inputs[spec.name], spec=spec))
+        self._ran = False
+
+    def run(self) -> None:
+        if self._request is None:
+            check_open(None, name="openvino")
+        try:
+            self._request.infer(share_inputs=True, share_outputs=True)
+        except Exception as error:
+            raise RunFailed(f"openvino: {cause(error)}", reason="run") from error
+        self._ran = True
+
+    def outputs(self) -> Arrays:
+        check_open(self._request, name="openvino")
+        if not self._ran:
+            raise RunFailed("There are no outputs before the first run.", reason="no-run")
+        arrays: Arrays = {}
+        for spec, port in self._outputs:
+            tensor = self._request.get_tensor(port)
+            # It may hand out empty or stale outputs without an error.
+            if tuple(tensor.shape) != spec.shape:
+                raise RunFailed(
+                    f"openvino gave {spec.name!r} as {list(tensor.shape)}, not {list(spec.shape)}.",
+                    reason="shape",
+                )
+            arrays[spec.name] = _array(tensor)
+        return arrays
+
+    def close(self) -> None:
+        self._request = self._compiled = None
+        self._inputs, self._outputs = [], []
+
+    def coverage(self) -> Json:
+        check_open(self._compiled, name="openvino")
+        infos = [node.get_rt_info() for node in self._compiled.get_runtime_model().get_ops()]
+        types = Counter(str(_value(info, "runtimePrecision")) for info in infos)
+        return {
+            "nodes": len(infos),
+            "precisions": dict(sorted(types.items())),
+            "precision_hint": _text(self._compiled, "INFERENCE_PRECISION_HINT"),
+            "threads": int(self._compiled.get_property("INFERENCE_NUM_THREADS")),
+            "streams": int(self._compiled.get_property("NUM_STREAMS")),
+        }
+
+
+class OpenVino(Compiler):
+    """OpenVINO on its CPU device."""
+
+    name: ClassVar[str] = "openvino"
+    accepts: ClassVar[tuple[str, ...]] = ("onnx",)
+    packages: ClassVar[tuple[str, ...]] = ("openvino",)
+    cache_env: ClassVar[tuple[str, ...]] = (CACHE_VARIABLE,)
+    install: ClassVar[str] = INSTALL
+    options: ClassVar[tuple[Option, ...]] = (
+        PRESET,
+        Option(
+            name="hint",
+            type="str",
+            default="latency",
+            choices=("latency", "throughput"),
+            help="performance hint",
+        ),
+        Option(
+            name="num_streams",
+            type="int",
+            default=1,
+            minimum=0,
+            help="streams that share the threads; 0 leaves it to the hint",
+        ),
+        Option(
+            name="cache",
+            type="bool",
+            default=False,
+            help="keep compiled models in the case's cache folder",
+        ),
+    )
+
+    def probe(self, device: Device) -> Support:
+        version = package_version("openvino")
+        try:
+            check_accelerator(device, name=self.name)
+            vendor = importlib.import_module("openvino")
+            vendor.Core()
+            return Support(ok=True, version=version or str(vendor.__version__))
+        except Exception as error:
+            missing = isinstance(error, ImportError) and not version
+            return Support(ok=False, version=version, hint=INSTALL if missing else cause(error))
+
+    def compile(
+        self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
+    ) -> OpenVinoProgram:
+        import openvino
+
+        check_form(self.accepts, workload.forms, name=self.name)
+        check_accelerator(device, name=self.name)
+        core = openvino.Core()
+        settings = _settings(core, workload.precision, device=device, options=options)
+        try:
+            model = core.read_model(str(workload.onnx_path))
+            compiled = core.compile_model(model, "CPU", settings)
+        except Exception as error:
+            raise _translated(error) from error
+        for spec in workload.inputs:
+            _tensor(np.zeros(1, dtype=storage_dtype(spec.dtype)), spec=spec)
+        return OpenVinoProgram(compiled, workload=workload)
+
+
+def _settings(
+    core: Any, precision: str, *, device: Device, options: Mapping[str, OptionValue]
+) -> Json:
+    if precision not in PRECISIONS:
+        raise Unsupported(
+            f"OpenVINO's CPU device does not run precision {precision!r}.",
+            reason="precision",
+            hint=f"It takes {', '.join(PRECISIONS)}.",
+        )
+    hint, capability = PRECISIONS[precision]
+    capabilities = core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    if capability not in capabilities:
+        raise Unsupported(
+            f"OpenVINO would not run {precision} on this CPU; it can {', '.join(capabilities)}.",
+            reason="precision",
+        )
+    settings: Json = {
+        # Left alone it takes bf16 on a CPU that has it.
+        "INFERENCE_PRECISION_HINT": hint,
+        "PERFORMANCE_HINT": str(options.get("hint", "latency")).upper(),
+        "INFERENCE_NUM_THREADS": device.threads,
+        "ENABLE_CPU_PINNING": False,
+        # With one thread per core only, it would use fewer threads than asked.
+        "ENABLE_HYPER_THREADING": True,
+    }
+    if streams := int(options.get("num_streams", 1)):
+        settings["NUM_STREAMS"] = streams
+    if options.get("cache", False):
+        settings["CACHE_DIR"] = _cache_folder()
+    return settings
+
+
+def _cache_folder() -> str:
+    folder = os.environ.get(CACHE_VARIABLE, "")
+    if not folder:
+        raise Unsupported(
+            "OpenVINO has no folder to cache models in.",
+            reason="cache",
+            hint=f"Set {CACHE_VARIABLE} to a folder.",
+        )
+    return folder
+
+
+# Words in the vendor's messages for things it never promised to do.
+_UNSUPPORTED = (
+    ("does not support the following ONNX operations", "operator"),
+    ("No conversion rule found for operations", "operator"),
+    ("is not supported in opset", "operator"),
+    ("unsupported opset", "model-format"),
+    ("IR version", "model-format"),
+    ("Unsupported data type", "dtype"),
+    ("unsupported element type", "dtype"),
+)
+
+
+def _translated(error: Exception) -> Unsupported | CompileFailed:
+    text = f"openvino: {cause(error, lines=12)}"
+    for words, reason in _UNSUPPORTED:
+        if words.lower() in str(error).lower():
+            return Unsupported(text, reason=reason)
+    return CompileFailed(text, reason="load-model")
+
+
+def _port(ports: Any, name: str) -> Any:
+    return next((port for port in ports if name in port.get_names()), None)
+
+
+def _output_ports(compiled: Any, workload: Workload) -> list[tuple[TensorSpec, Any]]:
+    found = [_port(compiled.outputs, spec.name) for spec in workload.outputs]
+    if len(compiled.outputs) == len(workload.outputs):
+        # Folding may lose a name, never the order.
+        found = list(compiled.outputs) if None in found else found
+    missing = [s.name for s, port in zip(workload.outputs, found, strict=True) if port is None]
+    if missing:
+        raise CompileFailed(f"OpenVINO's model lacks the outputs {missing}.", reason="output")
+    return list(zip(workload.outputs, found, strict=True))
+
+
+def _tensor(array: Array, *, spec: TensorSpec) -> Any:
+    import openvino
+
+    owned = np.array(array, copy=True, order="C")
+    try:
+        if spec.dtype == BFLOAT16:
+            tensor = openvino.Tensor(openvino.Type.bf16, openvino.Shape(list(array.shape)))
+            tensor.data.view(np.uint16)[...] = owned
+            return tensor
+        return openvino.Tensor(owned, shared_memory=False)
+    except Exception as error:
+        raise Unsupported(
+            f"OpenVINO cannot take {spec.dtype} (input {spec.name!r}): {cause(error)}",
+            reason="dtype",
+        ) from error
+
+
+def _array(tensor: Any) -> Array:
+    data = tensor.data
+    if tensor.get_element_type().get_type_name() == "bf16":
+        data = data.view(np.uint16)
+    return np.array(data, copy=True, order="C")
+
+
+def _value(info: Any, key: str) -> Any:
+    found = info.get(key, "") if hasattr(info, "get") else info[key]
+    return getattr(found, "value", found)
+
+
+def _text(compiled: Any, name: str) -> str:
+    found = compiled.get_property(name)
+    return found.get_type_name() if hasattr(found, "get_type_name") else str(found)

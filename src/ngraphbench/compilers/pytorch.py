@@ -1,0 +1,347 @@
+"""PyTorch: eager execution, the uncompiled baseline, and Inductor behind ``torch.compile``."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from ngraphbench.compilers.checks import (
+    cause,
+    check_accelerator,
+    check_form,
+    check_inputs,
+    check_open,
+)
+from ngraphbench.errors import CompileFailed, NGraphBenchError, RunFailed, Unsupported
+from ngraphbench.models.modules import arrange_inputs, flatten_outputs
+from ngraphbench.plugin import PRESET, Compiler, Program, package_version
+from ngraphbench.types import (
+    BFLOAT16,
+    Array,
+    Arrays,
+    Device,
+    Json,
+    Option,
+    OptionValue,
+    Support,
+    TensorSpec,
+)
+from ngraphbench.workload import Workload
+
+__all__ = ["Eager", "Inductor"]
+
+INSTALL = "pip install ngraphbench[torch]"
+
+Call = Callable[..., Any]
+Warm = TypeVar("Warm", bound="TorchProgram")
+
+
+class TorchProgram(Program):
+    """A module, compiled or not, with its inputs as resident tensors."""
+
+    def __init__(self, call: Call, *, module: Any, workload: Workload) -> None:
+        self._call: Call | None = call
+        self._module = module
+        self._specs = workload.inputs
+        self._outputs = {spec.name: spec for spec in workload.outputs}
+        self._float = _float_dtype(workload.precision)
+        self._args: tuple[Any, ...] = ()
+        self._kwargs: dict[str, Any] = {}
+        self._pairs: list[tuple[Any, Any]] = []
+        self._result: Any = None
+        self.mutates_inputs = False
+
+    def load(self, inputs: Arrays) -> None:
+        check_open(self._call, name="torch")
+        check_inputs(self._specs, inputs)
+        tensors = {s.name: _tensor(inputs[s.name], spec=s, cast=self._float) for s in self._specs}
+        self._args, self._kwargs = arrange_inputs(self._module, tensors)
+        self._pairs = []
+        if self.mutates_inputs:
+            self._pairs = [(tensor, tensor.clone()) for tensor in tensors.values()]
+        self._result = None
+
+    def run(self) -> None:
+        import torch
+
+        if self._call is None:
+            check_open(None, name="torch")
+            return
+        try:
+            with torch.inference_mode():
+                for tensor, pristine in self._pairs:
+                    tensor.copy_(pristine)
+                self._result = self._call(*self._args, **self._kwargs)
+        except Exception as error:
+            raise RunFailed(f"The module raised {cause(error)}", reason="run") from error
+
+    def outputs(self) -> Arrays:
+        check_open(self._call, name="torch")
+        if self._result is None:
+            raise RunFailed("There are no outputs before the first run.", reason="no-run")
+        return {
+            name: _array(tensor, spec=self._outputs.get(name))
+            for name, tensor in flatten_outputs(self._result)
+        }
+
+    def close(self) -> None:
+        self._call = self._module = self._result = None
+        self._args, self._kwargs, self._pairs = (), {}, []
+
+    def coverage(self) -> Json:
+        return {"mutates_inputs": self.mutates_inputs}
+
+    def warm(self, inputs: Arrays) -> None:
+        """Run once, so that all is built, and see whether the module changes its inputs."""
+        self.load(inputs)
+        tensors = [*self._args, *self._kwargs.values()]
+        pristine = [(t, t.clone(), t._version) for t in tensors]
+        self.run()
+        self.mutates_inputs = any(
+            # A changed version also finds writes that left the values as they were.
+            tensor._version != version or not _same(tensor, copy)
+            for tensor, copy, version in pristine
+        )
+        self.load(inputs)
+
+
+class InductorProgram(TorchProgram):
+    """A compiled module that can say how much of it Dynamo took in."""
+
+    def __init__(self, call: Call, *, module: Any, workload: Workload) -> None:
+        super().__init__(call, module=module, workload=workload)
+        self._before = _dynamo_counts()
+        self._compiled: Json = dict(self._before)
+
+    def warm(self, inputs: Arrays) -> None:
+        super().warm(inputs)
+        self._compiled = _dynamo_counts()
+
+    def coverage(self) -> Json:
+        graphs = self._compiled["graphs"] - self._before["graphs"]
+        return super().coverage() | {
+            "graphs": graphs,
+            # Dynamo does not count a break at a branch on data, only its second graph.
+            "graph_breaks": max(self._compiled["breaks"] - self._before["breaks"], graphs - 1, 0),
+            "recompiles": _dynamo_counts()["graphs"] - self._compiled["graphs"],
+            "fell_back_to_eager": graphs == 0,
+        }
+
+
+class Eager(Compiler):
+    """PyTorch as it is, without a compiler."""
+
+    name: ClassVar[str] = "eager"
+    accepts: ClassVar[tuple[str, ...]] = ("torch",)
+    packages: ClassVar[tuple[str, ...]] = ("torch",)
+    threads_env: ClassVar[tuple[str, ...]] = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    install: ClassVar[str] = INSTALL
+    baseline: ClassVar[bool] = True
+
+    def probe(self, device: Device) -> Support:
+        return _probe(device, name=self.name)
+
+    def compile(
+        self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
+    ) -> TorchProgram:
+        module = _prepared_module(workload, device=device, name=self.name)
+        program = TorchProgram(module, module=module, workload=workload)
+        return _warmed(program, workload=workload, what="The module")
+
+
+class Inductor(Compiler):
+    """TorchInductor, the compiler behind ``torch.compile``."""
+
+    name: ClassVar[str] = "inductor"
+    accepts: ClassVar[tuple[str, ...]] = ("torch",)
+    packages: ClassVar[tuple[str, ...]] = ("torch",)
+    threads_env: ClassVar[tuple[str, ...]] = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    cache_env: ClassVar[tuple[str, ...]] = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+    install: ClassVar[str] = INSTALL
+    options: ClassVar[tuple[Option, ...]] = (
+        PRESET,
+        Option(
+            name="mode",
+            type="str",
+            default="default",
+            choices=("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"),
+            help="torch.compile's mode",
+        ),
+        Option(
+            name="fullgraph",
+            type="bool",
+            default=False,
+            help="refuse a model that needs more than one graph",
+        ),
+        Option(
+            name="freezing",
+            type="bool",
+            default=False,
+            presets={"recommended": True},
+            help="make weights constants, as PyTorch's CPU inference guide advises",
+        ),
+    )
+
+    def probe(self, device: Device) -> Support:
+        support = _probe(device, name=self.name)
+        if support.ok and not _cxx():
+            return Support(
+                ok=False,
+                version=support.version,
+                hint="Inductor needs a C++ compiler: install g++ or clang++, or set CXX.",
+            )
+        return support
+
+    def compile(
+        self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
+    ) -> InductorProgram:
+        import torch
+
+        module = _prepared_module(workload, device=device, name=self.name)
+        inductor: Any = importlib.import_module("torch._inductor.config")
+        # As many compiling processes as the program may use threads; see _stop_workers.
+        inductor.compile_threads = device.threads
+        try:
+            compiled = torch.compile(
+                module,
+                dynamic=False,
+                fullgraph=bool(options.get("fullgraph", False)),
+                mode=str(options.get("mode", "default")),
+            )
+            program = InductorProgram(compiled, module=module, workload=workload)
+            with inductor.patch(freezing=bool(options.get("freezing", False))):
+                return _warmed(program, workload=workload, what="Inductor")
+        finally:
+            _stop_workers()
+
+
+def _warmed(program: Warm, *, workload: Workload, what: str) -> Warm:
+    try:
+        program.warm(workload.input_arrays("a"))
+    except RunFailed as error:
+        program.close()
+        origin = error.__cause__ or error
+        if type(origin).__module__.startswith("torch._dynamo.exc") and (
+            type(origin).__name__ == "Unsupported"
+        ):
+            raise Unsupported(
+                f"{what} cannot take the model as one graph: {cause(origin)}",
+                reason="operator",
+                hint="Without fullgraph it may still run in parts.",
+            ) from error
+        raise CompileFailed(f"{what} failed: {cause(origin)}", reason="compile") from error
+    return program
+
+
+def _prepared_module(workload: Workload, *, device: Device, name: str) -> Any:
+    import torch
+
+    check_form(("torch",), workload.forms, name=name)
+    check_accelerator(device, name=name)
+    dtype = _float_dtype(workload.precision)
+    _set_threads(device.threads)
+    # Leave float32 matrix products in float32, also where bf16 or TF32 would be faster.
+    torch.set_float32_matmul_precision("highest")
+    try:
+        module = workload.module().eval()
+        return module.to(dtype) if dtype is not None else module
+    except NGraphBenchError:
+        raise
+    except Exception as error:
+        raise CompileFailed(f"The module was not built: {cause(error)}", reason="model") from error
+
+
+def _set_threads(threads: int) -> None:
+    import torch
+
+    torch.set_num_threads(threads)
+    if torch.get_num_interop_threads() != 1:
+        try:
+            torch.set_num_interop_threads(1)
+        except RuntimeError:
+            # Torch takes this only before its first parallel work. A worker's process is
+            # fresh; elsewhere the pool stays idle, since nothing here forks tasks.
+            return
+
+
+def _float_dtype(precision: str) -> Any:
+    import torch
+
+    known = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
+    if precision not in known:
+        raise Unsupported(
+            f"torch is not set up for precision {precision!r}.",
+            reason="precision",
+            hint=f"It takes {', '.join(known)}.",
+        )
+    return known[precision]
+
+
+def _tensor(array: Array, *, spec: TensorSpec, cast: Any) -> Any:
+    import torch
+
+    try:
+        tensor = torch.from_numpy(np.array(array, copy=True, order="C"))
+    except TypeError as error:
+        raise Unsupported(
+            f"torch has no tensor of {array.dtype} (input {spec.name!r}).", reason="dtype"
+        ) from error
+    if spec.dtype == BFLOAT16:
+        tensor = tensor.view(torch.bfloat16)
+    return tensor.to(cast) if cast is not None and tensor.is_floating_point() else tensor
+
+
+def _array(tensor: Any, *, spec: TensorSpec | None) -> Array:
+    """Return an owned array; bfloat16 as bits where the spec says so, else widened."""
+    import torch
+
+    tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
+    declared = spec.dtype if spec is not None else str(tensor.dtype).removeprefix("torch.")
+    if tensor.dtype in (torch.bfloat16, torch.float16) and declared == "float32":
+        tensor = tensor.to(torch.float32)
+    if tensor.dtype == torch.bfloat16:
+        tensor = tensor.contiguous().view(torch.uint16)
+    return np.array(tensor.numpy(), copy=True, order="C")
+
+
+def _same(left: Any, right: Any) -> bool:
+    import torch
+
+    if left.shape != right.shape:
+        return False
+    equal_nan = left.is_floating_point() or left.is_complex()
+    return bool(torch.allclose(left, right, rtol=0, atol=0, equal_nan=equal_nan))
+
+
+def _dynamo_counts() -> dict[str, int]:
+    counters = importlib.import_module("torch._dynamo.utils").counters
+    return {
+        "graphs": int(counters["stats"]["unique_graphs"]),
+        "breaks": int(sum(counters["graph_break"].values())),
+    }
+
+
+def _stop_workers() -> None:
+    """End Inductor's compiling processes, which would idle beside the measurement."""
+    importlib.import_module("torch._inductor.async_compile").shutdown_compile_workers()
+
+
+def _cxx() -> str:
+    wanted = (os.environ.get("CXX", ""), "g++", "clang++")
+    return next((found for name in wanted if name and (found := shutil.which(name))), "")
+
+
+def _probe(device: Device, *, name: str) -> Support:
+    version = package_version("torch")
+    try:
+        check_accelerator(device, name=name)
+        return Support(ok=True, version=importlib.import_module("torch").__version__)
+    except Exception as error:
+        missing = isinstance(error, ImportError) and not version
+        hint = INSTALL if missing else cause(error)
+        return Support(ok=False, version=version, hint=hint)
