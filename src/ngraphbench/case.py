@@ -11,7 +11,19 @@ from typing import Any
 from ngraphbench.profiles import Profile
 from ngraphbench.types import Device, Json, OptionValue
 
-__all__ = ["Case", "CompilerRef", "Limits", "ModelRef", "Session", "canonical", "digest"]
+__all__ = [
+    "ONNX_BASELINE",
+    "Case",
+    "CompilerRef",
+    "Limits",
+    "ModelRef",
+    "Session",
+    "canonical",
+    "digest",
+]
+
+ONNX_BASELINE = "onnxruntime:level=none"
+"""What models that the baseline does not take, such as ONNX files, are compared with."""
 
 
 def canonical(value: Any) -> str:
@@ -154,6 +166,11 @@ class Case:
         )
 
 
+def _cell(case: Case) -> tuple[Any, ...]:
+    inputs = (case.model.content, canonical(case.model.inputs))
+    return (*inputs, case.batch, case.precision, canonical(case.shapes))
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Deadlines in seconds and memory in bytes for one case."""
@@ -206,6 +223,23 @@ class Session:
     @property
     def device(self) -> Device:
         return self.cases[0].device
+
+    def baseline_case(self, case: Case) -> Case | None:
+        """Return the case that ``case`` is compared with, which may be itself.
+
+        It has the same model, batch size, shapes and precision, and is the session's
+        baseline, else ``ONNX_BASELINE``, else there is none.
+        """
+        peers = [peer for peer in self.cases if peer.replica == 0 and _cell(peer) == _cell(case)]
+        for text in (self.baseline, ONNX_BASELINE):
+            for peer in peers:
+                if peer.compiler.text == text:
+                    return peer
+        name, _, level = ONNX_BASELINE.partition(":level=")
+        for peer in peers:
+            if peer.compiler.name == name and peer.compiler.options.get("level") == level:
+                return peer
+        return None
 
     def retry(self, cases: tuple[Case, ...], attempt: int) -> Session:
         """Return a new session of ``cases`` under the same conditions."""
