@@ -1,0 +1,217 @@
+"""The exporter process: turns a model into a workload folder, batch size by batch size.
+
+``python -m ngraphbench.models.exporter FD`` answers the worker protocol with three ops:
+``open`` (the model, once), ``batch`` (one batch size) and ``close``. It runs the user's
+code, so it is a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from ngraphbench.errors import CompileFailed, NGraphBenchError, Unsupported, WorkerFailed
+from ngraphbench.models.feeds import Feed, feed_from_file, make_feed
+from ngraphbench.models.inputs import merge_overrides
+from ngraphbench.models.origins import OnnxSource, Source, TorchSource
+from ngraphbench.models.reference import Outputs, Reference, relative_error
+from ngraphbench.models.values import dims_of
+from ngraphbench.types import Array, Json
+from ngraphbench.workload import batch_folder, write_arrays
+
+__all__ = ["Exporter", "main"]
+
+ROW_RTOL = 1e-3
+
+
+class Exporter:
+    """The ops of the exporter process on one model."""
+
+    def __init__(self) -> None:
+        self._source: Source | None = None
+        self._model: Json = {}
+        self._root = Path()
+        self._seed = 0
+        self._attempt = 0
+
+    def operations(self) -> dict[str, Callable[[Json], Json]]:
+        """Return the function of each op, by its name in the protocol."""
+        return {"open": self.open, "batch": self.batch, "close": lambda request: {}}
+
+    def open(self, request: Json) -> Json:
+        """Read the model, write ``workload.json``, and return its inputs and forms.
+
+        Request: ``model`` (a ModelRef), ``root``, ``precision``, ``seed``, ``shapes``.
+        Raises SpecError, Unsupported, Unavailable or CompileFailed.
+        """
+        started = time.monotonic()
+        self._model = dict(request["model"])
+        self._root = Path(request["root"])
+        self._seed = int(request.get("seed", 0))
+        self._root.mkdir(parents=True, exist_ok=True)
+        overrides = merge_overrides(self._model.get("inputs", {}), request.get("shapes") or {})
+        if self._model["kind"] == "onnx":
+            self._source = OnnxSource(self._model, overrides)
+        else:
+            self._source = TorchSource(self._model, overrides, self._root)
+        source = self._source
+        whole = {
+            "model": self._model,
+            "forms": list(source.forms),
+            "inputs": [spec.to_json() for spec in source.plan.specs],
+            "weights": source.weights,
+            "precision": request.get("precision", "fp32"),
+            "notes": [*source.notes, *source.plan.notes],
+        }
+        _write_json(self._root / "workload.json", whole)
+        reply = {key: whole[key] for key in ("forms", "inputs", "weights", "notes")}
+        return reply | {"seconds": time.monotonic() - started}
+
+    def batch(self, request: Json) -> Json:
+        """Write the folder of one batch size, and return what is in it.
+
+        Request: ``batch``, ``seed``. Raises Unsupported or CompileFailed.
+        """
+        started = time.monotonic()
+        source = self._opened()
+        batch, seed = int(request["batch"]), int(request.get("seed", self._seed))
+        if batch < 1:
+            raise Unsupported(f"A batch of {batch} was asked for; it must be 1 or more.",
+                              reason="batch")  # fmt: skip
+        folder = batch_folder(self._root, batch)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "batch.json").unlink(missing_ok=True)
+        feed, reference = self._referenced(source, batch, seed, folder=folder)
+        forms, export_error = source.finish(feed, folder)
+        for which, inputs, outputs in (("a", feed.a, reference.a), ("b", feed.b, reference.b)):
+            write_arrays(folder / f"inputs-{which}.npz", inputs)
+            write_arrays(folder / f"reference-{which}.npz", outputs)
+        bound = _described(feed, reference)
+        bound |= {"forms": list(forms), "export_error": export_error}
+        bound["notes"] = [*reference.notes, *_notes(source, feed, reference, batch)]
+        _write_json(folder / "batch.json", bound)
+        return bound | {"seconds": time.monotonic() - started}
+
+    def _opened(self) -> Source:
+        if self._source is None:
+            raise WorkerFailed("No model is open.", status="failed", reason="protocol")
+        return self._source
+
+    def _referenced(
+        self, source: Source, batch: int, seed: int, *, folder: Path
+    ) -> tuple[Feed, Reference]:
+        """Return inputs and reference, trying other guessed sizes when the first ones fail."""
+        failure: NGraphBenchError | None = None
+        for attempt in range(self._attempt, source.plan.attempts):
+            feed = self._feed(source, batch, seed, attempt=attempt)
+            try:
+                reference = source.reference(feed, folder)
+            except CompileFailed as error:
+                failure = failure or error
+                if self._model.get("inputs_file"):
+                    break
+                continue
+            self._attempt = attempt
+            return feed, reference
+        assert failure is not None
+        raise failure
+
+    def _feed(self, source: Source, batch: int, seed: int, *, attempt: int) -> Feed:
+        if self._model.get("inputs_file"):
+            path = Path(self._model["inputs_file"])
+            return feed_from_file(source.plan, batch, path=path, seed=seed)
+        return make_feed(
+            source.plan,
+            batch,
+            seed=seed,
+            attempt=attempt,
+            examples=lambda seed: source.examples(batch, seed=seed),
+        )
+
+
+def _described(feed: Feed, reference: Reference) -> Json:
+    return {
+        "inputs": [spec.to_json() for spec in feed.specs],
+        "outputs": [spec.to_json() for spec in reference.own.specs()],
+        "reference": reference.name,
+        "deterministic": reference.deterministic,
+        "constant": feed.differs
+        and all(
+            np.array_equal(reference.a[n], reference.b[n], equal_nan=_may_hold_nan(reference.a[n]))
+            for n in reference.a
+        ),
+        "baseline_rel_l2": reference.baseline_rel_l2,
+        "ill_conditioned": reference.ill_conditioned,
+    }
+
+
+def _may_hold_nan(array: Array) -> bool:
+    return bool(array.dtype.kind in "fc")
+
+
+def _notes(source: Source, feed: Feed, reference: Reference, batch: int) -> list[str]:
+    """Return what a reader should know before trusting the check at this batch size."""
+    notes = []
+    if not reference.deterministic:
+        notes.append("non-deterministic: the reference differs from itself when run twice")
+    if feed.a and not feed.differs:
+        notes.append("one-input-set: the given inputs cannot be varied, so a and b are the same")
+    elif _described(feed, reference)["constant"]:
+        notes.append("constant: the outputs do not depend on the inputs; the check proves little")
+    axes = source.plan.batch_axes()
+    if batch == 1 or all(axis is None for axis in axes.values()):
+        return notes
+    for spec in reference.own.specs():
+        if not spec.shape or spec.shape[0] != batch:
+            where = "x".join(map(str, spec.shape)) or "scalar"
+            notes.append(f"output-has-no-batch: {spec.name} is {where} at batch {batch}")
+    if reference.deterministic and _rows_depend(source, feed, reference.own, batch):
+        notes.append("rows-depend-on-batch: row 0 alone gives other values than in the batch")
+    return notes
+
+
+def _rows_depend(source: Source, feed: Feed, whole: Outputs, batch: int) -> bool:
+    axes = source.plan.batch_axes()
+    a = {
+        name: array if axes[name] is None else np.take(array, [0], axis=axes[name])
+        for name, array in feed.a.items()
+    }
+    try:
+        alone = source.row(Feed(specs=dims_of(feed.specs, a), a=a, b=a))
+    except Exception:  # a check in passing: a model may simply refuse batch 1
+        return False
+    if alone is None:
+        return False
+    names = [
+        name
+        for name, array in whole.arrays.items()
+        if array.ndim and array.shape[0] == batch and alone.arrays[name].shape[:1] == (1,)
+    ]
+    rows = Outputs({n: whole.arrays[n][:1] for n in names}, whole.dtypes)
+    kept = replace(alone, arrays={n: alone.arrays[n] for n in names})
+    return relative_error(kept, rows) > ROW_RTOL
+
+
+def _write_json(path: Path, value: Json) -> None:
+    partial = path.with_name(path.name + ".part")
+    partial.write_text(json.dumps(value, indent=1, ensure_ascii=True))
+    partial.replace(path)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Answer requests on the inherited descriptor until ``close`` or its end; then exit."""
+    from ngraphbench.worker.__main__ import main as serve_process
+
+    if len(arguments) != 1 or not arguments[0].isdecimal():
+        raise SystemExit("usage: python -m ngraphbench.models.exporter FD")
+    serve_process(int(arguments[0]), Exporter().operations())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,319 @@
+"""ONNX files: opened by path, checked, and rewritten for one batch size.
+
+External data is never read here, so a model may be larger than memory or than the 2 GB
+that a protobuf can hold.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import TYPE_CHECKING, Any
+
+from ngraphbench.errors import SpecError, Unsupported
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+
+__all__ = [
+    "OnnxFile",
+    "bind",
+    "check_format",
+    "domains",
+    "external_files",
+    "graph_inputs",
+    "nodes",
+    "open_onnx",
+    "tensors",
+]
+
+_LFS_HEAD = b"version https://git-lfs"
+_STANDARD_DOMAINS = ("", "ai.onnx")
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxFile:
+    """A parsed ONNX file without its external data, and where that data is.
+
+    ``data`` maps each external location, as written in the file, to the file's path.
+    """
+
+    path: Path
+    model: ModelProto
+    data: Mapping[str, Path]
+
+
+def open_onnx(path: Path) -> OnnxFile:
+    """Return the parsed file at ``path``; its external data is located, not loaded.
+
+    Raises SpecError for a file that is missing, empty or not ONNX, and for external data
+    that is missing, too short, or outside the model's folder.
+    """
+    import onnx
+
+    if not path.is_file():
+        raise SpecError(
+            f"There is no ONNX file {str(path)!r}.", reason="missing", hint=similar_files(path)
+        )
+    if path.stat().st_size == 0:
+        raise SpecError(f"{path.name} is an empty file.", reason="empty", hint=_FETCH_AGAIN)
+    with path.open("rb") as file:
+        if file.read(len(_LFS_HEAD)) == _LFS_HEAD:
+            raise SpecError(
+                f"{path.name} is a Git LFS pointer, not the model itself.",
+                reason="not-onnx",
+                hint="Fetch it with `git lfs pull`.",
+            )
+    try:
+        model = onnx.load(str(path), load_external_data=False)
+    except Exception as error:  # protobuf's own DecodeError has no public home in onnx
+        raise SpecError(
+            f"{path.name} cannot be read as ONNX: it is truncated, or of another kind"
+            f" ({_first_line(error)}).",
+            reason="not-onnx",
+            hint=_FETCH_AGAIN,
+        ) from error
+    if not model.HasField("graph") or not model.graph.output or not model.ir_version:
+        raise SpecError(
+            f"{path.name} holds no ONNX graph with an output.", reason="not-onnx", hint=_FETCH_AGAIN
+        )
+    return OnnxFile(path=path, model=model, data=external_files(model, path=path))
+
+
+_FETCH_AGAIN = "Export or download it again."
+
+
+def similar_files(path: Path) -> str:
+    """Return a hint with the names in the folder of ``path`` that are most like its own."""
+    folder = path.parent
+    if not folder.is_dir():
+        return f"The folder {str(folder)!r} does not exist either."
+    names = sorted(p.name for p in folder.iterdir() if p.is_file())
+    close = get_close_matches(path.name, names, n=3, cutoff=0.5)
+    close = close or [n for n in names if n.endswith(path.suffix or ".onnx")][:5]
+    if close:
+        return f"The folder has: {', '.join(close)}."
+    return f"The folder {str(folder)!r} has no {path.suffix or '.onnx'} file."
+
+
+def check_format(model: ModelProto) -> None:
+    """Raise Unsupported when the file is of a newer format than the installed onnx knows."""
+    import onnx
+    from onnx import defs
+
+    if model.ir_version > onnx.IR_VERSION:
+        raise Unsupported(
+            f"The file has IR version {model.ir_version}; onnx {onnx.__version__} knows up to"
+            f" {onnx.IR_VERSION}.",
+            reason="model-format",
+            hint="Upgrade onnx, or export the model again.",
+        )
+    newest = int(defs.onnx_opset_version())
+    for entry in model.opset_import:
+        if entry.domain in _STANDARD_DOMAINS and entry.version > newest:
+            raise Unsupported(
+                f"The file asks for opset {entry.version}; onnx {onnx.__version__} knows up to"
+                f" {newest}.",
+                reason="model-format",
+                hint="Upgrade onnx, or export the model with an older opset.",
+            )
+
+
+def domains(model: ModelProto) -> tuple[str, ...]:
+    """Return the operator domains that the model's nodes use, the standard one excluded.
+
+    Domains whose operators the file defines itself as functions are left out as well.
+    """
+    defined = {(function.domain, function.name) for function in model.functions}
+    used = {
+        node.domain
+        for node in nodes(model.graph)
+        if node.domain not in _STANDARD_DOMAINS and (node.domain, node.op_type) not in defined
+    }
+    return tuple(sorted(used))
+
+
+def graph_inputs(model: ModelProto) -> list[ValueInfoProto]:
+    """Return the inputs that must be fed: graph inputs that are not initializers."""
+    fixed = {tensor.name for tensor in model.graph.initializer}
+    fixed |= {tensor.values.name for tensor in model.graph.sparse_initializer}
+    return [value for value in model.graph.input if value.name not in fixed]
+
+
+def nodes(graph: GraphProto) -> Iterator[NodeProto]:
+    """Yield every node of ``graph`` and of the graphs inside it."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for inner in _attribute_graphs(attribute):
+                yield from nodes(inner)
+
+
+def tensors(model: ModelProto) -> Iterator[TensorProto]:
+    """Yield every tensor that may hold external data: initializers and attributes."""
+    yield from _graph_tensors(model.graph)
+    for function in model.functions:
+        for node in function.node:
+            yield from _node_tensors(node)
+
+
+def _graph_tensors(graph: GraphProto) -> Iterator[TensorProto]:
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield sparse.values
+        yield sparse.indices
+    for node in graph.node:
+        yield from _node_tensors(node)
+
+
+def _node_tensors(node: NodeProto) -> Iterator[TensorProto]:
+    for attribute in node.attribute:
+        if attribute.HasField("t"):
+            yield attribute.t
+        yield from attribute.tensors
+        for inner in _attribute_graphs(attribute):
+            yield from _graph_tensors(inner)
+
+
+def _attribute_graphs(attribute: AttributeProto) -> Iterator[GraphProto]:
+    if attribute.HasField("g"):
+        yield attribute.g
+    yield from attribute.graphs
+
+
+def external_files(model: ModelProto, *, path: Path) -> dict[str, Path]:
+    """Return the external data of the model at ``path``: location as written -> file.
+
+    Raises SpecError for a location that is absolute, leaves the model's folder, is
+    missing, or is shorter than the tensors in it need.
+    """
+    found: dict[str, Path] = {}
+    for tensor in tensors(model):
+        if tensor.data_location != tensor.EXTERNAL:
+            continue
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        location = entries.get("location", "")
+        if location not in found:
+            found[location] = _data_file(location, path=path)
+        end = _whole(entries.get("offset", "0")) + _whole(entries.get("length", "0"))
+        size = found[location].stat().st_size
+        if end > size:
+            raise SpecError(
+                f"{path.name} needs {end} bytes of its data file {location!r}, which has {size}.",
+                reason="external-data",
+                hint="The data file is truncated or belongs to another model.",
+            )
+    return found
+
+
+def _whole(text: str) -> int:
+    try:
+        return max(int(text or "0"), 0)
+    except ValueError:
+        return 0
+
+
+def _data_file(location: str, *, path: Path) -> Path:
+    absolute = PurePosixPath(location).is_absolute() or PureWindowsPath(location).anchor
+    leaves = ".." in PurePosixPath(location.replace("\\", "/")).parts
+    if not location or absolute or leaves:
+        raise SpecError(
+            f"{path.name} keeps its data in {location!r}, outside the model's folder.",
+            reason="external-data",
+            hint="Data files must be beside the model; export it again or move them.",
+        )
+    file = path.parent / location
+    if not file.is_file():
+        raise SpecError(
+            f"{path.name} needs the data file {location!r}, which is not beside it.",
+            reason="external-data",
+            hint=similar_files(file),
+        )
+    # A download cache links both the model and its data to one folder of blobs: allowed.
+    homes = (path.parent.resolve(), path.resolve().parent)
+    if not any(file.resolve().is_relative_to(home) for home in homes):
+        raise SpecError(
+            f"{path.name}: its data file {location!r} is a link out of the model's folder.",
+            reason="external-data",
+            hint="Put the file itself beside the model.",
+        )
+    return file
+
+
+def bind(source: OnnxFile, shapes: Mapping[str, Sequence[int]], out: Path) -> Path:
+    """Write ``source`` with every input dim fixed to ``out/model.onnx``; return that path.
+
+    ``shapes`` maps input names to dims. Shapes inside the graph that name symbolic dims
+    are cleared, so that runtimes infer them anew. External data is hard-linked beside
+    the file under plain names, or copied once where links are not possible.
+    """
+    import onnx
+
+    model = onnx.ModelProto()
+    model.CopyFrom(source.model)
+    for value in graph_inputs(model):
+        dims = value.type.tensor_type.shape.dim
+        del dims[:]
+        for size in shapes[value.name]:
+            dims.add().dim_value = int(size)
+    _clear_symbols(model.graph, outer=True)
+    out.mkdir(parents=True, exist_ok=True)
+    names = {location: f"weights-{i}.bin" for i, location in enumerate(sorted(source.data))}
+    for tensor in tensors(model):
+        for entry in tensor.external_data if tensor.data_location == tensor.EXTERNAL else ():
+            if entry.key == "location":
+                entry.value = names[entry.value]
+    for location, name in names.items():
+        _place(source.data[location].resolve(), out / name)
+    target = out / "model.onnx"
+    partial = target.with_name("model.onnx.part")
+    partial.write_bytes(model.SerializeToString())
+    partial.replace(target)
+    return target
+
+
+def _clear_symbols(graph: Any, *, outer: bool) -> None:
+    kept = [value for value in graph.value_info if _is_static(value)]
+    del graph.value_info[:]
+    graph.value_info.extend(kept)
+    for value in [*graph.output, *([] if outer else graph.input)]:
+        for dim in value.type.tensor_type.shape.dim:
+            if not dim.HasField("dim_value") or dim.dim_value < 0:
+                dim.Clear()
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in _attribute_graphs(attribute):
+                _clear_symbols(inner, outer=False)
+
+
+def _is_static(value: ValueInfoProto) -> bool:
+    if not value.type.HasField("tensor_type"):
+        return True
+    dims = value.type.tensor_type.shape.dim
+    return all(dim.HasField("dim_value") and dim.dim_value >= 0 for dim in dims)
+
+
+def _place(source: Path, target: Path) -> None:
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        # Another file system: one copy in the workload folder serves every batch size.
+        shared = target.parent.parent / target.name
+        if not shared.exists():
+            partial = shared.with_name(shared.name + ".part")
+            shutil.copyfile(source, partial)
+            partial.replace(shared)
+        try:
+            os.link(shared, target)
+        except OSError:
+            shutil.copyfile(shared, target)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:200] if lines else type(error).__name__

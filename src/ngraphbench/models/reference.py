@@ -1,0 +1,315 @@
+"""Reference outputs: what a candidate's outputs are compared with, and how far to trust them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ngraphbench.errors import CompileFailed, Unavailable, Unsupported
+from ngraphbench.models.onnxfile import OnnxFile, nodes
+from ngraphbench.models.values import from_bfloat16
+from ngraphbench.types import BFLOAT16, Array, Arrays, TensorSpec, storage_dtype
+
+__all__ = [
+    "OnnxRunner",
+    "Outputs",
+    "Reference",
+    "Runner",
+    "make_reference",
+    "relative_error",
+    "same_values",
+]
+
+SMALL_GRAPH_NODES = 200
+SAME_RTOL = 1e-6
+# Beyond these the fp64 run says more about the model than about rounding.
+TRUST_RTOL = 1e-2
+TRUST_RTOL_HALF = 1e-1
+ILL_CONDITIONED_RTOL = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Outputs by name; ``dtypes`` tells bfloat16 from the uint16 that holds its bits."""
+
+    arrays: Arrays
+    dtypes: Mapping[str, str]
+
+    def specs(self) -> tuple[TensorSpec, ...]:
+        return tuple(
+            TensorSpec(name, self.dtypes[name], tuple(array.shape))
+            for name, array in self.arrays.items()
+        )
+
+
+Runner = Callable[[Arrays], Outputs]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Reference outputs for both input sets.
+
+    ``own`` holds the uncompiled model's own outputs for set a, in its own dtypes.
+    ``baseline_rel_l2`` is their error against fp64, None where that is not known.
+    """
+
+    name: str
+    own: Outputs
+    a: Arrays
+    b: Arrays
+    deterministic: bool
+    baseline_rel_l2: float | None = None
+    ill_conditioned: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def make_reference(
+    name: str, run: Runner, *, a: Arrays, b: Arrays, exact: Callable[[], Runner] | None = None
+) -> Reference:
+    """Return the reference from ``run`` on both sets; from ``exact`` where that is better.
+
+    ``run`` is called twice on set a, to see whether it agrees with itself. ``exact`` makes
+    a runner in fp64; its values are used when they are finite and near those of ``run``.
+    Raises what ``run`` raises.
+    """
+    own, again, other = run(a), run(a), run(b)
+    reference = Reference(
+        name=name,
+        own=own,
+        a=own.arrays,
+        b=other.arrays,
+        deterministic=same_values(own, again),
+        notes=_observations(own),
+    )
+    if exact is None or not reference.deterministic:
+        return reference
+    try:
+        runner = exact()
+        better_a, better_b = runner(a), runner(b)
+    except Exception as error:  # whatever the model's code raises on doubles
+        text = str(error).strip().splitlines() or [""]
+        note = f"no-fp64: {type(error).__name__}: {text[0][:160]}"
+        return replace(reference, notes=(*reference.notes, note))
+    return _with_exact(reference, other, a=better_a, b=better_b)
+
+
+def _with_exact(reference: Reference, other: Outputs, *, a: Outputs, b: Outputs) -> Reference:
+    own = reference.own
+    if [*a.arrays] != [*own.arrays] or any(
+        a.arrays[n].shape != own.arrays[n].shape for n in own.arrays
+    ):
+        return replace(reference, notes=(*reference.notes, "no-fp64: other outputs than in fp32"))
+    error = max(relative_error(own, a), relative_error(other, b))
+    half = any(dtype in ("float16", BFLOAT16) for dtype in own.dtypes.values())
+    if not error <= (TRUST_RTOL_HALF if half else TRUST_RTOL):
+        note = f"fp64-disagrees: the model's own outputs are {error:.2g} off its fp64 outputs"
+        return replace(reference, ill_conditioned=True, notes=(*reference.notes, note))
+    return replace(
+        reference,
+        name=f"{reference.name}-fp64",
+        a=_precise(own, a),
+        b=_precise(other, b),
+        baseline_rel_l2=error,
+        ill_conditioned=error > ILL_CONDITIONED_RTOL and not half,
+    )
+
+
+def _precise(own: Outputs, exact: Outputs) -> Arrays:
+    """Return the floats of ``exact``; integers stay the model's own, since ties may flip."""
+    return {
+        name: exact.arrays[name] if _is_float(exact.dtypes[name]) else array
+        for name, array in own.arrays.items()
+    }
+
+
+def _observations(outputs: Outputs) -> tuple[str, ...]:
+    notes = []
+    values = [_values(outputs, name) for name in outputs.arrays]
+    if not any(value.size for value in values):
+        notes.append("empty-output: the outputs hold no values, so there is nothing to check")
+    floats = [value for value in values if value.dtype.kind in "fc" and value.size]
+    if any(not np.isfinite(value).all() for value in floats):
+        notes.append("not-finite: the reference has NaN or Inf; they must sit in the same places")
+    return tuple(notes)
+
+
+def _is_float(dtype: str) -> bool:
+    return dtype == BFLOAT16 or storage_dtype(dtype).kind in "fc"
+
+
+def _values(outputs: Outputs, name: str) -> Array:
+    array = outputs.arrays[name]
+    if outputs.dtypes[name] == BFLOAT16:
+        return from_bfloat16(array)
+    return array
+
+
+def relative_error(found: Outputs, expected: Outputs) -> float:
+    """Return the largest ``|found - expected| / |expected|`` (2-norms) over float outputs.
+
+    Other outputs count only in ``same_values``. Infinite when shapes differ or NaN and Inf
+    do not sit in the same places.
+    """
+    worst = 0.0
+    for name in expected.arrays:
+        if not _is_float(expected.dtypes[name]):
+            continue
+        have, want = _values(found, name), _values(expected, name)
+        if have.shape != want.shape:
+            return float("inf")
+        worst = max(worst, _distance(have, want))
+    return worst
+
+
+def _distance(have: Array, want: Array) -> float:
+    kind = np.complex128 if want.dtype.kind == "c" else np.float64
+    have, want = have.astype(kind).ravel(), want.astype(kind).ravel()
+    finite = np.isfinite(want)
+    if not np.array_equal(finite, np.isfinite(have)):
+        return float("inf")
+    if not np.array_equal(have[~finite], want[~finite], equal_nan=True):
+        return float("inf")
+    difference = float(np.linalg.norm(have[finite] - want[finite]))
+    scale = float(np.linalg.norm(want[finite]))
+    if difference == 0.0:
+        return 0.0
+    return difference / scale if scale else float("inf")
+
+
+def same_values(one: Outputs, other: Outputs, *, rtol: float = SAME_RTOL) -> bool:
+    """Return whether both hold the same outputs: floats within ``rtol``, others exactly."""
+    if [*one.arrays] != [*other.arrays]:
+        return False
+    for name, array in one.arrays.items():
+        if not _is_float(one.dtypes[name]) and not np.array_equal(array, other.arrays[name]):
+            return False
+    return relative_error(one, other) <= rtol
+
+
+class OnnxRunner:
+    """Runs an ONNX file as it stands, by ONNX Runtime with no optimisation, else by onnx.
+
+    ``name`` says which. Raises CompileFailed (``reference``) when none takes the model.
+    """
+
+    def __init__(self, path: Path, source: OnnxFile) -> None:
+        self._session: Any = None
+        self._evaluator: Any = None
+        self._path = path
+        self._small = sum(1 for _ in nodes(source.model.graph)) <= SMALL_GRAPH_NODES
+        self._outputs = [value.name for value in source.model.graph.output]
+        self._check_outputs(source)
+        self._open(uses_bfloat16=_uses_bfloat16(source))
+
+    @property
+    def name(self) -> str:
+        return "onnxruntime:level=none" if self._session is not None else "onnx-reference"
+
+    def run(self, inputs: Arrays, specs: tuple[TensorSpec, ...]) -> Outputs:
+        """Return the outputs for ``inputs``. Raises CompileFailed (``reference``)."""
+        try:
+            if self._session is not None:
+                return _named(self._outputs, self._session.run(self._outputs, dict(inputs)))
+            feed = {spec.name: _native(inputs[spec.name], spec.dtype) for spec in specs}
+            return _named(self._outputs, self._evaluator.run(None, feed))
+        except (CompileFailed, Unsupported):
+            raise
+        except Exception as error:
+            raise _failed(self.name, "run", error) from error
+
+    def _check_outputs(self, source: OnnxFile) -> None:
+        for value in source.model.graph.output:
+            kind = value.type.WhichOneof("value") or "tensor_type"
+            if kind != "tensor_type":
+                raise Unsupported(
+                    f"Output {value.name!r} is a {kind.removesuffix('_type')}, not a tensor.",
+                    reason="output-type",
+                    hint="Export the model with tensor outputs only.",
+                )
+
+    def _open(self, *, uses_bfloat16: bool) -> None:
+        refusal: Exception
+        try:
+            import onnxruntime
+        except ImportError as error:
+            refusal = error
+        else:
+            try:
+                # The Python bindings of ONNX Runtime have no bfloat16 arrays.
+                if not uses_bfloat16:
+                    self._session = _session(onnxruntime, self._path)
+                    return
+                refusal = NotImplementedError("bfloat16 inputs or outputs")
+            except Exception as error:
+                refusal = error
+        if self._small:
+            try:
+                from onnx.reference import ReferenceEvaluator
+
+                self._evaluator = ReferenceEvaluator(str(self._path))
+                return
+            except Exception as error:
+                if isinstance(refusal, ImportError):
+                    raise _failed("onnx-reference", "load", error) from error
+        if isinstance(refusal, ImportError):
+            raise Unavailable(
+                "Reference outputs of an ONNX model of this size need onnxruntime.",
+                reason="reference",
+                hint="pip install ngraphbench[onnxruntime]",
+            ) from refusal
+        raise _failed("onnxruntime:level=none", "load", refusal) from refusal
+
+
+def _session(onnxruntime: Any, path: Path) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(
+        str(path), sess_options=options, providers=["CPUExecutionProvider"]
+    )
+
+
+def _uses_bfloat16(source: OnnxFile) -> bool:
+    from onnx import TensorProto
+
+    graph = source.model.graph
+    values = [*graph.input, *graph.output]
+    return any(value.type.tensor_type.elem_type == TensorProto.BFLOAT16 for value in values)
+
+
+def _native(array: Array, dtype: str) -> Array:
+    if dtype != BFLOAT16:
+        return array
+    import ml_dtypes
+
+    return array.view(ml_dtypes.bfloat16)
+
+
+def _named(names: list[str], values: list[Any]) -> Outputs:
+    arrays: Arrays = {}
+    dtypes: dict[str, str] = {}
+    for name, value in zip(names, values, strict=True):
+        array = np.asarray(value)
+        if array.dtype.kind in "OUS":
+            raise Unsupported(
+                f"Output {name!r} holds strings, which cannot be compared.",
+                reason="dtype",
+                hint="Cut the model before them.",
+            )
+        dtypes[name] = array.dtype.name
+        arrays[name] = np.array(array.view(np.uint16) if array.dtype.name == BFLOAT16 else array)
+    return Outputs(arrays=arrays, dtypes=dtypes)
+
+
+def _failed(name: str, verb: str, error: Exception) -> CompileFailed:
+    lines = str(error).strip().splitlines()
+    text = lines[0][:400] if lines else type(error).__name__
+    return CompileFailed(
+        f"{name} cannot {verb} the model, so there are no reference outputs: {text}",
+        reason="reference",
+        hint="Check the model, or give fitting inputs with --input or --inputs.",
+    )

@@ -1,0 +1,268 @@
+"""Where a model comes from: the user's text turned into a ``ModelRef``.
+
+Forms: ``file.onnx``, ``timm:NAME``, ``torchvision:NAME``, ``file.py:factory`` and
+``package.module:factory``; all but the first may carry arguments, ``?depth=4&width=64``.
+Nothing here imports torch or runs the user's code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from ngraphbench.case import ModelRef, digest
+from ngraphbench.errors import SpecError
+from ngraphbench.models.onnxfile import open_onnx, similar_files
+from ngraphbench.plugin import package_version
+from ngraphbench.types import Json
+
+__all__ = ["FORMS", "digest_file", "resolve_model"]
+
+FORMS = "file.onnx, timm:NAME, torchvision:NAME, file.py:factory, package.module:factory"
+
+_LIBRARIES = ("timm", "torchvision")
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_CHUNK_BYTES = 1 << 20
+
+
+def resolve_model(
+    text: str,
+    *,
+    base: Path,
+    label: str = "",
+    seed: int = 0,
+    args: Mapping[str, Any] | None = None,
+    checkpoint: str = "",
+    pretrained: bool = False,
+    inputs: Mapping[str, Any] | None = None,
+    inputs_file: str = "",
+) -> ModelRef:
+    """Return the model named by ``text``, with a digest of what makes it that model.
+
+    Relative paths start at ``base``. ``args`` add to the arguments in the text and win
+    over them; ``inputs`` are overrides by input name: {shape?, dtype?, generator?}.
+
+    Raises SpecError for an unknown form, a missing or broken file, external data that is
+    missing or outside the model's folder, and wishes that the form cannot grant.
+    """
+    kind, name, path, factory = _parsed(text, base=base)
+    given = {**_query(name, text=text), **dict(args or {})}
+    name = name.partition("?")[0]
+    _check_wishes(kind, text, pretrained=pretrained, checkpoint=checkpoint, args=given)
+    weights = _weights(kind, pretrained=pretrained, checkpoint=checkpoint)
+    identity: Json = {"kind": kind, "weights": weights}
+    if kind == "onnx":
+        identity |= _onnx_identity(path)
+    else:
+        identity |= {"args": given, "seed": seed}
+        identity |= _code_identity(kind, name=name, path=path, factory=factory, text=text)
+    if checkpoint:
+        checkpoint = str(_existing(checkpoint, base=base, what="checkpoint"))
+        identity["checkpoint"] = digest_file(Path(checkpoint))
+    if inputs_file:
+        inputs_file = str(_existing(inputs_file, base=base, what="inputs file"))
+        identity["inputs_file"] = digest_file(Path(inputs_file))
+    return ModelRef(
+        source=text,
+        label=label or _default_label(kind, text, path=path),
+        kind=kind,
+        content=digest(identity),
+        path=str(path) if path else "",
+        args=given,
+        seed=seed,
+        weights=weights,
+        checkpoint=checkpoint,
+        inputs={key: dict(value) for key, value in (inputs or {}).items()},
+        inputs_file=inputs_file,
+    )
+
+
+def digest_file(path: Path) -> str:
+    """Return the sha256 of the file's bytes as 64 hex digits, read in pieces."""
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(_CHUNK_BYTES):
+            found.update(piece)
+    return found.hexdigest()
+
+
+def _parsed(text: str, *, base: Path) -> tuple[str, str, Path | None, str]:
+    """Return kind, name with its query, absolute path or None, and factory."""
+    head, _, _ = text.partition("?")
+    prefix, colon, rest = text.partition(":")
+    if prefix in _LIBRARIES and colon:
+        if not rest.partition("?")[0]:
+            raise SpecError(
+                f"{text!r} names no model.", reason="model", hint=f"Write {prefix}:NAME."
+            )
+        return prefix, rest, None, ""
+    if text.lower().endswith(".onnx"):
+        return "onnx", "", _absolute(text, base=base), ""
+    before, colon, factory = head.rpartition(":")
+    if before.endswith(".py") and factory.isidentifier():
+        path = _absolute(before, base=base)
+        if not path.is_file():
+            raise SpecError(
+                f"There is no file {str(path)!r} for model {text!r}.",
+                reason="missing",
+                hint=similar_files(path),
+            )
+        return "file", text, path, factory
+    if colon and _DOTTED.fullmatch(before) and _DOTTED.fullmatch(factory):
+        close = get_close_matches(before, _LIBRARIES, n=1, cutoff=0.75)
+        if close:
+            raise _unknown(text, f"Did you mean {close[0]}:{factory}?")
+        return "package", text, _absolute("", base=base), factory
+    raise _unknown(text, _form_hint(text, base=base))
+
+
+def _unknown(text: str, hint: str) -> SpecError:
+    return SpecError(
+        f"{text!r} is not a model: the forms are {FORMS}.", reason="model-form", hint=hint
+    )
+
+
+def _form_hint(text: str, *, base: Path) -> str:
+    if text.endswith(".py"):
+        return f"Name the function that builds the module: {text}:factory."
+    if (base / text).is_file():
+        return "A model file must end in .onnx; other formats must be converted first."
+    if re.fullmatch(r"\w+", text):
+        return f"Did you mean timm:{text} or torchvision:{text}?"
+    return ""
+
+
+def _absolute(text: str, *, base: Path) -> Path:
+    # Not Path.resolve: external data lies beside the link, not beside what it points to.
+    return Path(os.path.normpath(base.absolute() / Path(text).expanduser()))
+
+
+def _query(name: str, *, text: str) -> Json:
+    """Return the arguments after ``?``: JSON values where they parse, else strings."""
+    _, mark, query = name.partition("?")
+    result: Json = {}
+    for item in query.split("&") if mark else ():
+        key, equals, value = item.partition("=")
+        if not key.isidentifier() or not equals:
+            raise SpecError(
+                f"{text!r}: the argument {item!r} is not of the form key=value.",
+                reason="model-args",
+                hint="Write for example timm:vit_tiny_patch16_224?img_size=64&num_classes=10.",
+            )
+        result[key] = _value(unquote(value))
+    return result
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return {"True": True, "False": False, "None": None}.get(text, text)
+
+
+def _check_wishes(
+    kind: str, text: str, *, pretrained: bool, checkpoint: str, args: Mapping[str, Any]
+) -> None:
+    if kind == "onnx" and (pretrained or checkpoint or args):
+        raise SpecError(
+            f"{text!r} is an ONNX file: it has its own weights and takes no arguments.",
+            reason="weights",
+            hint="Leave out pretrained, checkpoint and args.",
+        )
+    if pretrained and checkpoint:
+        raise SpecError(
+            f"{text!r}: pretrained weights and a checkpoint were both asked for.",
+            reason="weights",
+            hint="Choose one.",
+        )
+    if pretrained and kind not in _LIBRARIES:
+        raise SpecError(
+            f"{text!r}: only timm and torchvision models have pretrained weights.",
+            reason="weights",
+            hint="Load the weights in the factory, or give a checkpoint.",
+        )
+
+
+def _weights(kind: str, *, pretrained: bool, checkpoint: str) -> str:
+    if kind == "onnx":
+        return "file"
+    if checkpoint:
+        return "checkpoint"
+    return "pretrained" if pretrained else "random"
+
+
+def _onnx_identity(path: Path | None) -> Json:
+    assert path is not None
+    file = open_onnx(path)
+    data = {location: digest_file(where) for location, where in sorted(file.data.items())}
+    return {"bytes": digest_file(path), "data": data}
+
+
+def _code_identity(kind: str, *, name: str, path: Path | None, factory: str, text: str) -> Json:
+    identity: Json = {"torch": package_version("torch")}
+    if kind in _LIBRARIES:
+        return identity | {"name": name, kind: package_version(kind)}
+    identity["factory"] = factory
+    if kind == "file":
+        assert path is not None
+        return identity | {"source": digest_file(path)}
+    assert path is not None
+    module = name.rpartition(":")[0]
+    distribution = _distribution(module.partition(".")[0])
+    identity |= {"module": module, "version": package_version(distribution) if distribution else ""}
+    return identity | {"source": digest_file(_module_file(module, base=path, text=text))}
+
+
+def _module_file(module: str, *, base: Path, text: str) -> Path:
+    """Return the source file of ``module`` without importing it or its parents."""
+    import sys
+
+    search: list[str] | None = [str(base), *sys.path]
+    name = ""
+    for part in module.split("."):
+        name = f"{name}.{part}" if name else part
+        found = PathFinder.find_spec(name, search)
+        if found is None:
+            raise SpecError(
+                f"There is no Python module {name!r} for model {text!r}.",
+                reason="missing",
+                hint=f"It was looked for in {str(base)!r} and among the installed packages.",
+            )
+        search = list(found.submodule_search_locations or [])
+        origin = found.origin
+    if origin is None or not Path(origin).is_file():
+        raise SpecError(
+            f"{module!r} in model {text!r} is a folder without code.",
+            reason="model-form",
+            hint="Name the module that holds the factory.",
+        )
+    return Path(origin)
+
+
+def _distribution(package: str) -> str:
+    return next(iter(importlib.metadata.packages_distributions().get(package, [])), "")
+
+
+def _existing(text: str, *, base: Path, what: str) -> Path:
+    path = _absolute(text, base=base)
+    if not path.is_file():
+        raise SpecError(
+            f"There is no {what} {str(path)!r}.", reason="missing", hint=similar_files(path)
+        )
+    return path
+
+
+def _default_label(kind: str, text: str, *, path: Path | None) -> str:
+    if kind == "onnx" and path is not None:
+        return path.stem
+    head, mark, query = text.partition("?")
+    return head.rpartition(":")[2] + mark + query

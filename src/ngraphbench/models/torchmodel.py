@@ -1,0 +1,319 @@
+"""A torch model in the exporter: its weights, its inputs, eager runs and the ONNX export."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ngraphbench.errors import CompileFailed, NGraphBenchError, Unsupported
+from ngraphbench.models.inputs import BATCH, Declared, InputPlan, plan_inputs
+from ngraphbench.models.modules import (
+    arrange_inputs,
+    create_module,
+    flatten_inputs,
+    flatten_outputs,
+)
+from ngraphbench.models.reference import Outputs, Runner
+from ngraphbench.types import BFLOAT16, Array, Arrays, Json, TensorSpec
+
+__all__ = ["TorchModel"]
+
+FP64_PARAMETERS_MAX = 500_000_000
+EMBEDDED_BYTES_MAX = 256 * 1024**2
+
+
+class TorchModel:
+    """The module of a model reference, on the CPU, with its inputs."""
+
+    def __init__(self, model: Json) -> None:
+        self.model = model
+        pretrained = model.get("weights") == "pretrained"
+        self.module, self.examples = create_module(model, pretrained=pretrained)
+        if model.get("checkpoint"):
+            _load_checkpoint(self.module, Path(model["checkpoint"]))
+
+    @property
+    def weights(self) -> str:
+        """What the weights are, as records say it."""
+        wish = str(self.model.get("weights", "random"))
+        if wish == "checkpoint":
+            return f"checkpoint {Path(self.model['checkpoint']).name}"
+        return wish if wish == "pretrained" else f"random(seed {self.model.get('seed', 0)})"
+
+    def save_weights(self, path: Path) -> None:
+        """Write the state_dict to ``path``, whole or not at all."""
+        import torch
+
+        partial = path.with_name(path.name + ".part")
+        torch.save(self.module.state_dict(), partial)
+        partial.replace(path)
+
+    def plan(self, overrides: Mapping[str, Any]) -> InputPlan:
+        """Return the input plan; raises Unsupported (``input``) when nothing says the inputs."""
+        declared = self._declared()
+        if declared is None:
+            if not overrides:
+                names = [name for name, _ in self._named((_nothing(),))]
+                raise Unsupported(
+                    f"Nothing says which inputs {self.model['source']} takes.",
+                    reason="input",
+                    hint="Let the factory return (module, example_inputs), example_inputs(batch)"
+                    " giving a tuple of tensors, or give --input"
+                    f" {names[0]}=batchx3x224x224:float32.",
+                )
+            declared = [Declared(n, "float32", None, strict=False) for n in overrides]
+        return plan_inputs(declared, overrides)
+
+    def example_arrays(self, batch: int, *, seed: int) -> Arrays:
+        """Return the factory's own example inputs for ``batch`` as arrays; empty without."""
+        if self.examples is None:
+            return {}
+        return {name: to_array(tensor) for name, tensor in self._examples(batch, seed=seed)}
+
+    def run(self, inputs: Arrays, specs: Sequence[TensorSpec]) -> Outputs:
+        """Return the outputs of the uncompiled module. Raises CompileFailed (``reference``)."""
+        tensors = {spec.name: to_tensor(inputs[spec.name], spec.dtype) for spec in specs}
+        try:
+            return _outputs(_call(self.module, tensors))
+        except NGraphBenchError:
+            raise
+        except Exception as error:
+            raise CompileFailed(
+                f"The model fails on its inputs: {type(error).__name__}: {_first_line(error)}",
+                reason="reference",
+                hint="Give fitting inputs with --input or --inputs.",
+            ) from error
+
+    def exact(self, specs: Sequence[TensorSpec]) -> Runner:
+        """Return a runner of a copy of the module in fp64."""
+        import torch
+
+        parameters = sum(p.numel() for p in self.module.parameters())
+        if parameters > FP64_PARAMETERS_MAX:
+            raise CompileFailed(f"{parameters} parameters are too many for a copy in fp64.")
+        module = copy.deepcopy(self.module).double()
+
+        def run(inputs: Arrays) -> Outputs:
+            tensors = {spec.name: to_tensor(inputs[spec.name], spec.dtype) for spec in specs}
+            return _outputs(
+                _call(
+                    module,
+                    {
+                        name: value.to(torch.float64) if value.is_floating_point() else value
+                        for name, value in tensors.items()
+                    },
+                )
+            )
+
+        return run
+
+    def _declared(self) -> list[Declared] | None:
+        if self.examples is not None:
+            two, three = self._examples(2, seed=0), self._examples(3, seed=0)
+            if [name for name, _ in two] != [name for name, _ in three]:
+                raise Unsupported(
+                    "example_inputs gives other inputs for batch 3 than for batch 2.",
+                    reason="input",
+                )
+            return [
+                _from_examples(name, one, other)
+                for (name, one), (_, other) in zip(two, three, strict=True)
+            ]
+        size = _image_size(self.model, self.module)
+        if size is None:
+            return None
+        name = self._named((_nothing(),))[0][0]
+        dtype = next((_dtype(p) for p in self.module.parameters() if p.is_floating_point()), "")
+        return [Declared(name, dtype or "float32", (BATCH, *size), strict=False)]
+
+    def _examples(self, batch: int, *, seed: int) -> list[tuple[str, Any]]:
+        import torch
+
+        assert self.examples is not None
+        torch.manual_seed(seed)
+        try:
+            found = self.examples(batch)
+        except Exception as error:
+            raise CompileFailed(
+                f"example_inputs({batch}) failed: {type(error).__name__}: {_first_line(error)}",
+                reason="input",
+                hint="It takes a batch size and returns a tuple of tensors.",
+            ) from error
+        return self._named(found)
+
+    def _named(self, found: Any) -> list[tuple[str, Any]]:
+        return flatten_inputs(self.module, found)
+
+    def export(
+        self, inputs: Arrays, specs: Sequence[TensorSpec], *, path: Path, axes: Mapping[str, int]
+    ) -> None:
+        """Write the module as ONNX to ``path``, with the dims in ``axes`` dynamic.
+
+        ``axes`` maps input names to their batch axis; empty for a static export. Raises
+        CompileFailed (``export``) with the exporter's reason in one line.
+        """
+        import torch
+
+        tensors = [to_tensor(inputs[spec.name], spec.dtype) for spec in specs]
+        names = [spec.name for spec in specs]
+        flat, outputs = _flattened(self.module, dict(zip(names, tensors, strict=True)))
+        batch = torch.export.Dim("batch")
+        dynamic = tuple({axes[name]: batch} if name in axes else None for name in names)
+        try:
+            program = torch.onnx.export(
+                flat,
+                tuple(tensor.clone() for tensor in tensors),
+                None,
+                dynamo=True,
+                dynamic_shapes=(dynamic,) if axes else None,
+                input_names=names,
+                output_names=outputs,
+                verbose=False,
+            )
+            path.parent.mkdir(parents=True, exist_ok=True)
+            size = sum(p.numel() * p.element_size() for p in self.module.state_dict().values())
+            program.save(str(path), external_data=size > EMBEDDED_BYTES_MAX)
+        except Exception as error:
+            raise CompileFailed(
+                f"torch.onnx (dynamo): {_root_cause(error)}", reason="export"
+            ) from error
+
+
+def _from_examples(name: str, two: Any, three: Any) -> Declared:
+    """Return the declared input whose dims that follow the batch size are named so."""
+    dims: list[int | str] = []
+    if two.ndim == three.ndim:
+        for have, then in zip(two.shape, three.shape, strict=True):
+            dims.append(BATCH if (have, then) == (2, 3) else int(have))
+            if have != then and dims[-1] != BATCH:
+                break
+        else:
+            return Declared(name, _dtype(two), tuple(dims), generator="file", strict=False)
+    raise Unsupported(
+        f"Input {name!r} is {tuple(two.shape)} at batch 2 and {tuple(three.shape)} at batch 3;"
+        " only dims equal to the batch size may vary.",
+        reason="input",
+    )
+
+
+def _image_size(model: Json, module: Any) -> tuple[int, ...] | None:
+    """Return channels, height and width of a library model's images."""
+    if model["kind"] == "timm":
+        config = getattr(module, "pretrained_cfg", None) or getattr(module, "default_cfg", {})
+        size = list(config.get("input_size", (3, 224, 224)))
+        given = model.get("args", {})
+        wanted = given.get("img_size", size[1:])
+        height, width = wanted if isinstance(wanted, (list, tuple)) else (wanted, wanted)
+        return (int(given.get("in_chans", size[0])), int(height), int(width))
+    if model["kind"] == "torchvision":
+        side = 299 if "inception_v3" in str(model["source"]) else 224
+        return (3, side, side)
+    return None
+
+
+def _load_checkpoint(module: Any, path: Path) -> None:
+    import torch
+
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            state: Any = load_file(str(path))
+        else:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        for key in ("state_dict", "model_state_dict", "model", "module"):
+            if isinstance(state, Mapping) and isinstance(state.get(key), Mapping):
+                state = state[key]
+        module.load_state_dict({k.removeprefix("module."): v for k, v in state.items()})
+    except Exception as error:
+        raise CompileFailed(
+            f"The checkpoint {path.name} does not fit the model: {_first_line(error)}",
+            reason="checkpoint",
+            hint="It must hold a state_dict of this very model (.pt or .safetensors).",
+        ) from error
+
+
+def _call(module: Any, tensors: Mapping[str, Any]) -> Any:
+    import torch
+
+    args, kwargs = arrange_inputs(module, {k: v.clone() for k, v in tensors.items()})
+    with torch.no_grad():
+        return module(*args, **kwargs)
+
+
+def _outputs(result: Any) -> Outputs:
+    found = flatten_outputs(result)
+    return Outputs(
+        arrays={name: to_array(tensor) for name, tensor in found},
+        dtypes={name: _dtype(tensor) for name, tensor in found},
+    )
+
+
+def _flattened(module: Any, tensors: Mapping[str, Any]) -> tuple[Any, list[str]]:
+    """Return a module that takes and returns plain tensors, and its outputs' names."""
+    import torch
+
+    names = list(tensors)
+    positional, by_name = arrange_inputs(module, {name: name for name in names})
+
+    class Flat(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = module
+
+        def forward(self, *values: Any) -> Any:
+            given = dict(zip(names, values, strict=True))
+            result = self.module(
+                *(given[name] for name in positional),
+                **{key: given[name] for key, name in by_name.items()},
+            )
+            return tuple(tensor for _, tensor in flatten_outputs(result))
+
+    outputs = [name for name, _ in flatten_outputs(_call(module, tensors))]
+    return Flat().eval(), outputs
+
+
+def _nothing() -> Any:
+    import torch
+
+    return torch.empty(0)
+
+
+def _dtype(tensor: Any) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def to_tensor(array: Array, dtype: str) -> Any:
+    """Return a tensor with a copy of ``array``, whose uint16 are bfloat16 bits if so said."""
+    import torch
+
+    owned = np.array(array, order="C", copy=True)
+    if dtype == BFLOAT16:
+        return torch.from_numpy(owned.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(owned)
+
+
+def to_array(tensor: Any) -> Array:
+    """Return a copy of ``tensor`` as an array; bfloat16 as uint16 bits."""
+    import torch
+
+    dense = tensor.detach().to_dense() if tensor.is_sparse else tensor.detach()
+    owned = dense.cpu().resolve_conj().resolve_neg().contiguous()
+    if owned.dtype == torch.bfloat16:
+        return np.array(owned.view(torch.int16).numpy().view(np.uint16), copy=True)
+    return np.array(owned.numpy(), copy=True)
+
+
+def _root_cause(error: BaseException) -> str:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {_first_line(error)}"
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__
