@@ -1,0 +1,214 @@
+"""A complete compiler without a vendor, for tests: ``y = 2 x + 1``, and faults on request.
+
+It is not among the entry points; name it by its target,
+``ngraphbench.compilers.fake:FakeCompiler``.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from ngraphbench import __version__
+from ngraphbench.compilers.checks import (
+    check_accelerator,
+    check_form,
+    check_inputs,
+    check_open,
+)
+from ngraphbench.errors import CompileFailed, RunFailed, Unsupported
+from ngraphbench.plugin import PRESET, Compiler, Program
+from ngraphbench.types import Array, Arrays, Device, Json, Option, OptionValue, Support, TensorSpec
+from ngraphbench.workload import Workload
+
+__all__ = ["FAULTS", "FakeCompiler", "FakeProgram"]
+
+COMPILE_FAULTS = ("compile-error", "compile-hang", "compile-crash", "unsupported")
+RUN_FAULTS = ("crash", "exit", "hang", "oom", "flood", "sleep", "orphan", "run-error")
+OUTPUT_FAULTS = ("wrong", "nan", "constant", "drop-output")
+FAULTS = ("none", *COMPILE_FAULTS, *RUN_FAULTS, *OUTPUT_FAULTS)
+
+EXIT_CODE = 3
+FLOOD_CHARS = 200_000
+OOM_STEP_BYTES = 64 * 1024**2
+ORPHAN_S = 600
+
+
+class FakeProgram(Program):
+    """``2 x + 1`` of the inputs in turn, cut or repeated to each output's shape."""
+
+    def __init__(self, workload: Workload, *, work_ns: int, fault: str) -> None:
+        self._inputs = workload.inputs
+        self._outputs = workload.outputs
+        self._work_ns = work_ns
+        self._fault = fault
+        self._loaded: Arrays | None = None
+        self._result: Arrays | None = None
+        self._open: object | None = object()
+
+    def load(self, inputs: Arrays) -> None:
+        check_open(self._open, name="fake")
+        check_inputs(self._inputs, inputs)
+        self._loaded = {spec.name: np.array(inputs[spec.name]) for spec in self._inputs}
+        self._result = None
+
+    def run(self) -> None:
+        check_open(self._open, name="fake")
+        if self._loaded is None:
+            raise RunFailed("There are no inputs; load some first.", reason="no-input")
+        if self._fault == "sleep":
+            time.sleep(self._work_ns / 1e9)
+        else:
+            _spin(self._work_ns)
+        if self._fault in _RUN:
+            _RUN[self._fault]()
+        sources = list(self._loaded.values())
+        self._result = {
+            spec.name: _evaluated(sources[i % len(sources)], spec=spec)
+            for i, spec in enumerate(self._outputs)
+        }
+
+    def outputs(self) -> Arrays:
+        check_open(self._open, name="fake")
+        if self._result is None:
+            raise RunFailed("There are no outputs before the first run.", reason="no-run")
+        arrays = {name: np.array(value) for name, value in self._result.items()}
+        if self._fault == "drop-output":
+            arrays.popitem()
+        if self._fault == "constant":
+            return {name: np.zeros_like(value) for name, value in arrays.items()}
+        if self._fault in ("wrong", "nan"):
+            for value in arrays.values():
+                floating = np.issubdtype(value.dtype, np.floating)
+                value.flat[0] = np.nan if self._fault == "nan" and floating else value.flat[0] + 1
+        return arrays
+
+    def close(self) -> None:
+        self._open = self._loaded = self._result = None
+
+    def coverage(self) -> Json:
+        return {"nodes": len(self._outputs), "fault": self._fault}
+
+
+class FakeCompiler(Compiler):
+    """Pretends to compile any model; what it runs is ``2 x + 1``."""
+
+    name: ClassVar[str] = "fake"
+    accepts: ClassVar[tuple[str, ...]] = ("onnx", "torch")
+    packages: ClassVar[tuple[str, ...]] = ()
+    default: ClassVar[bool] = False
+    options: ClassVar[tuple[Option, ...]] = (
+        PRESET,
+        Option(
+            name="work_us",
+            type="int",
+            default=0,
+            minimum=0,
+            help="CPU time to spend in each run, in microseconds",
+        ),
+        Option(
+            name="row_us",
+            type="int",
+            default=0,
+            minimum=0,
+            help="more of it for each row of the batch",
+        ),
+        Option(
+            name="compile_ms",
+            type="int",
+            default=0,
+            minimum=0,
+            help="time to spend in compiling, in milliseconds",
+        ),
+        Option(name="fault", type="str", default="none", choices=FAULTS, help="what goes wrong"),
+    )
+
+    def probe(self, device: Device) -> Support:
+        return Support(ok=True, version=__version__)
+
+    def compile(
+        self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
+    ) -> FakeProgram:
+        check_form(self.accepts, workload.forms, name=self.name)
+        check_accelerator(device, name=self.name)
+        if workload.precision != "fp32":
+            raise Unsupported(f"fake does not run {workload.precision}.", reason="precision")
+        time.sleep(int(options.get("compile_ms", 0)) / 1e3)
+        fault = str(options.get("fault", "none"))
+        if fault == "unsupported":
+            raise Unsupported("fake was asked not to support this.", reason="operator")
+        if fault == "compile-error":
+            raise CompileFailed("fake was asked to fail.", reason="compile")
+        if fault == "compile-hang":
+            _hang()
+        if fault == "compile-crash":
+            _crash()
+        work_us = int(options.get("work_us", 0)) + workload.batch * int(options.get("row_us", 0))
+        return FakeProgram(workload, work_ns=work_us * 1000, fault=fault)
+
+
+def _evaluated(source: Array, *, spec: TensorSpec) -> Array:
+    shape = tuple(int(dim) for dim in spec.shape)
+    with np.errstate(all="ignore"):
+        result = source * 2 + 1 if source.dtype != np.bool_ else ~source
+    return np.array(np.resize(result, shape).astype(spec.dtype, copy=False))
+
+
+def _spin(work_ns: int) -> None:
+    if work_ns <= 0:
+        return
+    end_ns = time.thread_time_ns() + work_ns
+    while time.thread_time_ns() < end_ns:
+        pass
+
+
+def _crash() -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def _exit() -> None:
+    os._exit(EXIT_CODE)
+
+
+def _hang() -> None:
+    while True:
+        time.sleep(3600)
+
+
+def _exhaust() -> None:
+    held = []
+    while True:
+        held.append(bytearray(b"\1") * OOM_STEP_BYTES)
+
+
+def _flood() -> None:
+    sys.stdout.write("y" * FLOOD_CHARS + "\n")
+    sys.stdout.flush()
+
+
+def _orphan() -> None:
+    # The child inherits the environment, by which a sweep must find it.
+    subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({ORPHAN_S})"])
+    os._exit(EXIT_CODE)
+
+
+def _raise() -> None:
+    raise RunFailed("fake was asked to fail in run.", reason="run")
+
+
+_RUN: dict[str, Callable[[], None]] = {
+    "crash": _crash,
+    "exit": _exit,
+    "hang": _hang,
+    "oom": _exhaust,
+    "flood": _flood,
+    "orphan": _orphan,
+    "run-error": _raise,
+}
