@@ -1,0 +1,5 @@
+"""``python -m ngraphbench``."""
+
+from ngraphbench.cli import main
+
+main()

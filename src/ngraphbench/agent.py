@@ -1,0 +1,202 @@
+"""The agent: runs one session on this device, in its own process, and returns its records.
+
+``python -m ngraphbench.agent`` reads a message from the file named first, writes events as
+JSON lines to the descriptor named second, and leaves the records in the spool. Only one
+measurement runs on a machine at a time: the host lock sees to that, and is inherited by the
+workers, so that it holds for as long as any of them lives.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from ngraphbench.case import Case, Session
+from ngraphbench.environments.capture import worker_environment
+from ngraphbench.environments.host import host_facts
+from ngraphbench.environments.kit import build_kit, worker_command
+from ngraphbench.errors import NGraphBenchError
+from ngraphbench.plugin import load_compiler
+from ngraphbench.session.conductor import Conductor, Emit, Spawn
+from ngraphbench.session.guard import become_subreaper, start_guard, sweep
+from ngraphbench.session.process import FD, WorkerProcess
+from ngraphbench.session.recording import make_records
+from ngraphbench.session.state import Site
+from ngraphbench.store.disk import write_whole
+from ngraphbench.store.samples import read_samples
+from ngraphbench.types import Json
+
+__all__ = ["RECORDS", "host_lock", "main", "run", "spool_folder"]
+
+RECORDS = "records.jsonl"
+LOCK_NAME = "ngraphbench-host.lock"
+EXIT_INTERRUPTED = 130
+
+
+def spool_folder(run: Path, session: Session) -> Path:
+    """Return the folder a session works in until its records are collected."""
+    return run / "spool" / session.session_id
+
+
+@contextmanager
+def host_lock(emit: Emit) -> Iterator[int]:
+    """Hold the lock that lets one measurement run on this machine; yields its descriptor.
+
+    Waits for the holder, and tells ``emit`` who that is.
+    """
+    path = Path(tempfile.gettempdir()) / LOCK_NAME
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 64, 0).decode("ascii", "replace").strip()
+            emit({"event": "waiting", "text": f"another measurement runs here ({holder})"})
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"pid {os.getpid()}".encode("ascii"), 0)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(slots=True)
+class Stop:
+    """Set by the first interrupt; the conductor asks it between slots."""
+
+    asked: bool = False
+
+    def __call__(self) -> bool:
+        return self.asked
+
+    def ask(self, *_: object) -> None:
+        if self.asked:
+            # The second interrupt: stop at once. Finished epochs are on disk already.
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+def run(message: str, *, emit: Emit, stop: Callable[[], bool] = lambda: False) -> str:
+    """Return the session's outcome as JSON: ``{"finished", "records", "deferred"}``.
+
+    ``message`` is JSON: ``{"run": folder, "session": Session}``. ``finished`` is false
+    when an interrupt ended it; then no record is made, and the next run goes on after the
+    last finished epoch.
+    """
+    order = json.loads(message)
+    session, folder = Session.from_json(order["session"]), Path(order["run"])
+    spool = spool_folder(folder, session)
+    spool.mkdir(parents=True, exist_ok=True)
+    done = spool / RECORDS
+    if done.exists():
+        return done.read_text(encoding="utf-8")
+    with host_lock(emit) as lock_fd, _guarded() as token:
+        site = Site(folder, spool, build_kit(spool), token, lock_fd)
+        conductor = Conductor(session, site, _spawner(site, session), emit, stop)
+        finished = conductor.run()
+        shutil.rmtree(spool / "work", ignore_errors=True)
+    if not finished:
+        return json.dumps({"finished": False, "records": [], "deferred": []})
+    records = make_records(
+        session, conductor.state, read=lambda key: _samples(site, key), host=host_facts()
+    )
+    outcome = json.dumps(
+        {"finished": True, "records": records, "deferred": conductor.state.deferred}
+    )
+    write_whole(done, outcome)
+    return outcome
+
+
+@contextmanager
+def _guarded() -> Iterator[str]:
+    """Yield a token that marks every child; when this ends, however, they are gone."""
+    token = secrets.token_hex(8)
+    become_subreaper()
+    guard = start_guard(token)
+    try:
+        yield token
+    finally:
+        sweep(token)
+        guard.stop()
+
+
+def _samples(site: Site, key: str) -> Any:
+    path = site.samples / f"{key[:16]}.csv"
+    return read_samples(path) if path.exists() else None
+
+
+def _spawner(site: Site, session: Session) -> Spawn:
+    """Return how workers start here: in this interpreter, from the kit, in a clean environment."""
+
+    def spawn(case: Case | None, key: str) -> WorkerProcess:
+        log = site.logs / f"{key[:16]}.log"
+        pass_fds = () if site.lock_fd is None else (site.lock_fd,)
+        if case is None:
+            return WorkerProcess.spawn(
+                [sys.executable, "-m", "ngraphbench.models.exporter", FD],
+                env={**os.environ, "NGB_SESSION": site.token},
+                log=log,
+                cwd=site.run,
+                memory_bytes=session.limits.memory_bytes,
+                pass_fds=pass_fds,
+            )
+        work = site.work(key[:16])
+        compiler = load_compiler(case.compiler.target)
+        return WorkerProcess.spawn(
+            worker_command(sys.executable, site.kit, FD),
+            env=worker_environment(
+                compiler=compiler, device=case.device, work=work, token=site.token
+            ),
+            log=log,
+            cwd=work,
+            memory_bytes=session.limits.memory_bytes,
+            pass_fds=pass_fds,
+        )
+
+    return spawn
+
+
+def main(arguments: list[str]) -> int:
+    """Return the exit code: 0 finished, 130 interrupted, 3 the tool failed."""
+    message = Path(arguments[0]).read_text(encoding="utf-8")
+    events = os.fdopen(int(arguments[1]), "w", encoding="utf-8")
+    stop = Stop()
+    signal.signal(signal.SIGINT, stop.ask)
+    signal.signal(signal.SIGTERM, stop.ask)
+
+    def emit(event: Json) -> None:
+        _tell(events, event)
+
+    try:
+        outcome = json.loads(run(message, emit=emit, stop=stop))
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except NGraphBenchError as error:
+        emit({"event": "failed", "message": str(error)})
+        return 3
+    emit({"event": "done", "finished": outcome["finished"]})
+    return 0 if outcome["finished"] else EXIT_INTERRUPTED
+
+
+def _tell(events: IO[str], event: Json) -> None:
+    try:
+        events.write(json.dumps(event) + "\n")
+        events.flush()
+    except BrokenPipeError:
+        # The client is gone; the death signal or the guard ends this process.
+        return
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

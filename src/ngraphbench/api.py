@@ -1,0 +1,283 @@
+"""The Python interface: the same verbs as the command line.
+
+>>> import ngraphbench as ngb
+>>> run = ngb.bench("resnet18.onnx", compilers=["onnxruntime"])  # doctest: +SKIP
+>>> run.headline()  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ngraphbench.campaign import Campaign
+from ngraphbench.engines.local import LocalEngine
+from ngraphbench.errors import NGraphBenchError, SpecError
+from ngraphbench.plan import Plan, make_plan
+from ngraphbench.plugin import discover, load_compiler
+from ngraphbench.records import FAILURES
+from ngraphbench.spec import Experiment, build_experiment, load_experiment
+from ngraphbench.store.rundir import RunDir
+from ngraphbench.store.samples import read_samples
+from ngraphbench.summary import Samples
+from ngraphbench.types import Device, Json
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+__all__ = ["Run", "available", "bench", "execute", "plan_of", "run"]
+
+Observe = Callable[[Json], None]
+RUNS = Path("runs")
+
+
+def _quiet(event: Json) -> None:
+    """Watch a run by doing nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run directory, read only: records, samples, and what they say.
+
+    ``case_ids`` narrows it to the cells of one plan; None holds everything stored.
+    """
+
+    path: Path
+    case_ids: tuple[str, ...] | None = None
+
+    @classmethod
+    def open(cls, path: str | Path) -> Run:
+        """Return the run in folder ``path``. Raises StoreError when there is none."""
+        RunDir.open(Path(path), create=False)
+        return cls(Path(path))
+
+    def records(self) -> list[Json]:
+        """Return the latest case record of every cell."""
+        latest = RunDir.open(self.path, create=False).latest()
+        if self.case_ids is None:
+            return latest
+        found = {record["case_id"]: record for record in latest}
+        return [found[case_id] for case_id in self.case_ids if case_id in found]
+
+    def sessions(self) -> list[Json]:
+        """Return every session record."""
+        return RunDir.open(self.path, create=False).sessions()
+
+    def samples(self, relative: str) -> Samples:
+        """Return the columns of a sample file, by the path its record gives."""
+        return read_samples(self.path / relative)
+
+    def headline(self) -> str:
+        """Return the verdict in one or two sentences."""
+        from ngraphbench.analysis.reversal import reversals
+        from ngraphbench.analysis.verdict import headline, verdicts
+
+        evidence = (self.records(), self.sessions(), self.samples)
+        return headline(verdicts(*evidence), reversals(*evidence))
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write the HTML report and return its path (``report.html`` in the run directory)."""
+        from ngraphbench.report.html import write_report
+
+        target = Path(path) if path is not None else self.path / "report.html"
+        write_report(
+            target, self.records(), self.sessions(), self.samples, title=self.path.resolve().name
+        )
+        return target
+
+    def exit_code(self, *, strict: bool = False) -> int:
+        """Return 1 when a cell went wrong (``strict``: or was unstable), else 0."""
+        bad = FAILURES | ({"unstable"} if strict else set())
+        return int(any(record["status"] in bad for record in self.records()))
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return one row per cell as a polars table. Needs polars."""
+        import polars
+
+        return polars.DataFrame(self._rows(), infer_schema_length=None)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return one row per cell as a pandas table. Needs pandas."""
+        import pandas
+
+        return pandas.DataFrame(self._rows())
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [_row(record) for record in self.records()]
+
+
+def _row(record: Json) -> dict[str, Any]:
+    case, summary = record["case"], record["summary"] or {}
+    row: dict[str, Any] = {
+        "model": case["model"]["label"],
+        "batch": case["batch"],
+        "compiler": record["label"],
+        "device": case["device"]["name"],
+        "precision": case["precision"],
+        "status": record["status"],
+        "reason": record["reason"],
+    }
+    for name in ("latency_ms", "throughput_per_s", "vs_baseline"):
+        value = summary.get(name) or {}
+        row[name] = value.get("estimate")
+        row[f"{name}_low"], row[f"{name}_high"] = value.get("low"), value.get("high")
+    row["verdict"] = (summary.get("vs_baseline") or {}).get("verdict")
+    row.update(record["costs"])
+    row["case_id"], row["session_id"] = record["case_id"], record["session_id"]
+    return row
+
+
+def available(device: Device | None = None) -> dict[str, str]:
+    """Return the compilers that work here: name to ``module:attribute``."""
+    from ngraphbench.session.probing import probe_all
+
+    targets = discover()
+    found = probe_all(targets, device or Device())
+    return {name: targets[name] for name, support in found.items() if support.ok}
+
+
+def bench(
+    models: str | Sequence[str],
+    *,
+    compilers: Sequence[str] = (),
+    batch_sizes: Sequence[int] = (1, 8),
+    profile: str = "default",
+    out: str | Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    observe: Observe = _quiet,
+) -> Run:
+    """Return the run of some models over some compilers (all that work here when none named).
+
+    ``settings`` are further keys of an experiment file, laid out as there. Raises
+    SpecError for input that cannot be understood.
+    """
+    experiment = bench_experiment(
+        [models] if isinstance(models, str) else list(models),
+        compilers=compilers,
+        batch_sizes=batch_sizes,
+        profile=profile,
+        settings=settings,
+    )
+    folder = Path(out) if out is not None else default_folder("bench")
+    return execute(experiment, out=folder, observe=observe)
+
+
+def bench_experiment(
+    models: Sequence[Any],
+    *,
+    compilers: Sequence[str] = (),
+    batch_sizes: Sequence[int] = (1, 8),
+    profile: str = "default",
+    settings: Mapping[str, Any] | None = None,
+) -> Experiment:
+    """Return the experiment that ``bench`` stands for: models interleaved, short limits."""
+    data: dict[str, Any] = {
+        "name": "bench",
+        "models": list(models),
+        "compilers": list(compilers) or _worth_running(),
+        "batch_sizes": list(batch_sizes),
+        "interleave": ["compiler", "batch", "model"],
+        "measure": {"profile": profile},
+        "limits": {"first_call": "60s", "compile": "120s", "cell": "120s"},
+    }
+    for key, value in (settings or {}).items():
+        both = isinstance(value, Mapping) and isinstance(data.get(key), Mapping)
+        data[key] = {**data[key], **value} if both else value
+    return build_experiment(data)
+
+
+def _worth_running() -> list[str]:
+    """Return every compiler that works here and belongs to the default set."""
+    found = [name for name, target in available().items() if load_compiler(target).default]
+    if not found:
+        raise SpecError(
+            "No compiler works in this environment.",
+            reason="no-compiler",
+            hint="`ngb doctor` says why and how to install one.",
+        )
+    return found
+
+
+def run(
+    experiment: str | Path | Experiment,
+    *,
+    out: str | Path | None = None,
+    retry: Collection[str] = (),
+    overrides: Sequence[str] = (),
+    observe: Observe = _quiet,
+) -> Run:
+    """Return the run of an experiment (a file or an object); again in one folder is a resume.
+
+    ``retry`` names statuses whose cells are measured again.
+    """
+    base = Path.cwd()
+    if not isinstance(experiment, Experiment):
+        path = Path(experiment)
+        experiment = load_experiment(path, overrides=overrides)
+        base = path.resolve().parent
+    folder = Path(out) if out is not None else RUNS / experiment.name
+    return execute(experiment, out=folder, base=base, retry=retry, observe=observe)
+
+
+def default_folder(name: str) -> Path:
+    """Return a new run directory's path, named by the time."""
+    return RUNS / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def plan_of(experiment: Experiment, *, base: Path | None = None) -> tuple[Plan, LocalEngine]:
+    """Return the plan of an experiment on this machine, and the engine that would run it."""
+    compilers = discover()
+    engine = LocalEngine(package for target in compilers.values() for package in _packages(target))
+    plan = make_plan(
+        experiment, base=base or Path.cwd(), compilers=compilers, facts=engine.devices()
+    )
+    return plan, engine
+
+
+def _packages(target: str) -> tuple[str, ...]:
+    try:
+        return load_compiler(target).packages
+    except NGraphBenchError:
+        # A plugin that cannot be imported is told of by doctor, and in its cells' records.
+        return ()
+
+
+def experiment_text(experiment: Experiment) -> str:
+    """Return the experiment as YAML, every default written out."""
+    import io
+
+    from ruamel.yaml import YAML
+
+    writer, text = YAML(typ="safe", pure=True), io.StringIO()
+    writer.default_flow_style = False
+    writer.dump(experiment.model_dump(mode="json"), text)
+    return text.getvalue()
+
+
+def execute(
+    experiment: Experiment,
+    *,
+    out: Path,
+    base: Path | None = None,
+    retry: Collection[str] = (),
+    observe: Observe = _quiet,
+) -> Run:
+    """Return the finished run of ``experiment`` in folder ``out``, its report written.
+
+    Raises Interrupted when the user stops it; running again goes on.
+    """
+    plan, engine = plan_of(experiment, base=base)
+    out = out.resolve()
+    directory = RunDir.open(out, create=True)
+    with directory.lock():
+        directory.write_experiment(experiment_text(experiment))
+        directory.write_plan(plan.to_json())
+        campaign = Campaign(plan, directory, engine, observe, retry)
+        campaign.run()
+    observe({"event": "kept", "cells": campaign.kept})
+    left_out = [skip.case for skip in plan.skipped]
+    return Run(out, tuple(case.case_id for case in [*plan.cases(), *left_out]))

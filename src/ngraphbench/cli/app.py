@@ -1,0 +1,100 @@
+"""The application: its commands, and what every outcome means as an exit code.
+
+0 done; 1 some cell wrong, failed, timed out, out of memory or crashed; 2 the user must fix
+something; 3 the tool failed; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import click
+import typer
+
+from ngraphbench import __version__
+from ngraphbench.cli import inspecting, measuring
+from ngraphbench.errors import NGraphBenchError, SpecError, StoreError
+
+__all__ = ["app", "run"]
+
+EXIT_OK, EXIT_CELLS, EXIT_USER, EXIT_TOOL, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+
+app = typer.Typer(
+    name="ngb",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help=(
+        "Tells which neural graph compiler runs your network best, on this device, at which"
+        " batch size, and how sure that is.\n\n"
+        "First use:  [bold]ngb bench timm:resnet18[/bold]   (or your model.onnx, file.py:factory)"
+        "\n\nExit codes: 0 done; 1 some cell failed or was wrong; 2 fix the input; 3 the tool"
+        " failed; 130 interrupted."
+    ),
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"ngraphbench {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Hold the options that stand before a command."""
+
+
+app.command("bench", rich_help_panel="Measure")(measuring.bench)
+app.command("run", rich_help_panel="Measure")(measuring.run)
+app.command("show", rich_help_panel="Look")(inspecting.show)
+app.command("report", rich_help_panel="Look")(inspecting.report)
+app.command("list", rich_help_panel="Look")(inspecting.list_things)
+app.command("doctor", rich_help_panel="Look")(inspecting.doctor)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Return the exit code of one command line; errors are told on stderr in full sentences."""
+    wants_json = "--json" in arguments
+    try:
+        code = app(args=list(arguments), prog_name="ngb", standalone_mode=False)
+        return code if isinstance(code, int) else EXIT_OK
+    except click.ClickException as error:
+        error.show(file=sys.stderr)
+        return _user_error(wants_json)
+    except (SpecError, StoreError) as error:
+        _tell(str(error))
+        return _user_error(wants_json)
+    except NGraphBenchError as error:
+        _tell(str(error))
+        return EXIT_TOOL
+    except (KeyboardInterrupt, click.Abort):
+        _tell("Interrupted. Finished epochs are kept: the same command goes on from there.")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output went away (a pager, head): nothing to tell it.
+        sys.stderr.close()
+        return EXIT_OK
+    except Exception:
+        traceback.print_exc()
+        _tell("This is a fault of ngraphbench: please report it with the lines above.")
+        return EXIT_TOOL
+
+
+def _user_error(wants_json: bool) -> int:
+    if wants_json:
+        typer.echo("[]")
+    return EXIT_USER
+
+
+def _tell(text: str) -> None:
+    from ngraphbench.report.terminal import clean
+
+    typer.echo("\n".join(f"ngb: {clean(line)}" for line in text.splitlines()), err=True)

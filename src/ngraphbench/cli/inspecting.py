@@ -1,0 +1,167 @@
+"""``show``, ``report``, ``list`` and ``doctor``: the commands that only look."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ngraphbench.cli import options
+from ngraphbench.errors import NGraphBenchError, SpecError
+
+if TYPE_CHECKING:
+    from ngraphbench.plugin import Compiler
+    from ngraphbench.types import Support
+
+__all__ = ["doctor", "list_things", "report", "show"]
+
+JsonObject = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def show(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
+    json_: options.Json = False,
+) -> int:
+    """Show the verdict and the table of a run, also while it goes on."""
+    from rich.console import Console
+
+    from ngraphbench.api import Run
+    from ngraphbench.report.terminal import print_run
+
+    run = Run.open(directory)
+    if json_:
+        sys.stdout.write(json.dumps(run.records(), indent=1) + "\n")
+    else:
+        print_run(Console(), run.records(), run.sessions(), run.samples)
+    return run.exit_code()
+
+
+def report(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Where to write it [default: DIR/report.html]"),
+    ] = None,
+) -> int:
+    """Write the one-file HTML report of a run, from its records alone."""
+    from ngraphbench.api import Run
+
+    typer.echo(str(Run.open(directory).report(html)))
+    return 0
+
+
+def list_things(
+    what: Annotated[str, typer.Argument(metavar="compilers|models|devices")] = "compilers",
+    options_: Annotated[bool, typer.Option("--options", help="Show compilers' options.")] = False,
+    json_: JsonObject = False,
+) -> int:
+    """List the compilers, the forms a model can take, or the devices."""
+    listings = {"compilers": _compilers, "models": _models, "devices": _devices}
+    if what not in listings:
+        raise SpecError(f"There is no list of {what!r}.", hint=f"Choose from {', '.join(listings)}")
+    if what == "compilers":
+        return _compilers(json_=json_, with_options=options_)
+    return listings[what](json_=json_)
+
+
+def _supports() -> list[tuple[str, Compiler | None, Support]]:
+    from ngraphbench.environments.host import default_threads
+    from ngraphbench.plugin import discover, load_compiler
+    from ngraphbench.session.probing import probe_all
+    from ngraphbench.types import Device
+
+    targets = discover()
+    found = probe_all(targets, Device(threads=default_threads()))
+    listed: list[tuple[str, Compiler | None, Support]] = []
+    for name, support in found.items():
+        try:
+            listed.append((name, load_compiler(targets[name]), support))
+        except NGraphBenchError:
+            listed.append((name, None, support))
+    return listed
+
+
+def _compiler_json(compiler: Compiler | None, support: Support) -> dict[str, Any]:
+    about: dict[str, Any] = support.to_json()
+    about["accepts"] = list(compiler.accepts) if compiler else []
+    about["options"] = [
+        {
+            "name": option.name,
+            "type": option.type,
+            "default": option.default,
+            "choices": list(option.choices),
+            "help": option.help,
+        }
+        for option in (compiler.options if compiler else ())
+    ]
+    return about
+
+
+def _compilers(*, json_: bool, with_options: bool = False) -> int:
+    from ngraphbench.cli.printing import print_options, print_support
+
+    found = _supports()
+    if json_:
+        listing = {name: _compiler_json(compiler, support) for name, compiler, support in found}
+        sys.stdout.write(json.dumps({"compilers": listing}, indent=1) + "\n")
+    elif with_options:
+        print_options([compiler for _, compiler, _ in found if compiler is not None])
+    else:
+        print_support(found)
+    return 0
+
+
+MODEL_FORMS = {
+    "file.onnx": "an ONNX file, external data beside it",
+    "timm:NAME": "a timm model; arguments as timm:NAME?key=value",
+    "torchvision:NAME": "a torchvision model",
+    "file.py:factory": "a function that returns a torch Module, or (Module, example_inputs)",
+    "package.module:factory": "the same, importable",
+}
+
+
+def _models(*, json_: bool) -> int:
+    if json_:
+        sys.stdout.write(json.dumps({"models": MODEL_FORMS}, indent=1) + "\n")
+        return 0
+    for form, meaning in MODEL_FORMS.items():
+        typer.echo(f"{form:<24} {meaning}")
+    return 0
+
+
+def _devices(*, json_: bool) -> int:
+    from ngraphbench.engines.local import LocalEngine
+    from ngraphbench.environments.host import host_facts
+
+    devices = LocalEngine().devices()
+    if json_:
+        sys.stdout.write(json.dumps({"devices": devices, "host": host_facts()}, indent=1) + "\n")
+        return 0
+    for name, facts in devices.items():
+        typer.echo(f"{name:<12} {facts['threads']} threads, Python {facts['python']}")
+    return 0
+
+
+def doctor(json_: JsonObject = False) -> int:
+    """Say what works here, what does not and how to cure it, and what disturbs measurement."""
+    from ngraphbench.cli.printing import print_support
+    from ngraphbench.environments.host import disturbances, host_facts
+
+    found = _supports()
+    host, disturbing = host_facts(), disturbances()
+    if json_:
+        listing = {name: _compiler_json(compiler, support) for name, compiler, support in found}
+        answer = {"compilers": listing, "host": host, "disturbances": disturbing}
+        sys.stdout.write(json.dumps(answer, indent=1) + "\n")
+        return 0
+    print_support(found)
+    typer.echo(
+        f"\n{host['cpu_model']}: {host['logical_cpus']} CPUs,"
+        f" {(host['memory_bytes'] or 0) / 2**30:.0f} GiB, {host['os']}, kernel {host['kernel']}"
+    )
+    for line in disturbing or ["Nothing seen now that would disturb measurement."]:
+        typer.echo(line)
+    return 0

@@ -1,0 +1,212 @@
+"""``bench`` and ``run``: the commands that measure."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ngraphbench.cli import options
+from ngraphbench.errors import SpecError
+
+if TYPE_CHECKING:
+    from ngraphbench.spec import Experiment
+
+__all__ = ["bench", "run"]
+
+
+def bench(
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL...",
+            help="file.onnx, timm:NAME, torchvision:NAME, file.py:factory or"
+            " package.module:factory. Several are measured side by side.",
+        ),
+    ],
+    compiler: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--compiler",
+            "-c",
+            metavar="NAME[:opt=val,...]",
+            help="May be given several times [default: every compiler that works here].",
+        ),
+    ] = None,
+    batch: Annotated[
+        str, typer.Option("--batch", "-b", metavar="1,8", help="Batch sizes.")
+    ] = "1,8",
+    input_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            metavar="NAME=SHAPE[:DTYPE][:LO..HI]",
+            help="How to make an input, such as images=batchx3x320x320:float32:0..1.",
+        ),
+    ] = None,
+    inputs: Annotated[
+        Path | None,
+        typer.Option("--inputs", metavar="FILE.npz", help="Your own input arrays, by name."),
+    ] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option("--shape", metavar="NAME=1x3x320x320", help="Fix the shape of an input."),
+    ] = None,
+    precision: Annotated[str, typer.Option(help="fp32, fp16 or bf16.")] = "fp32",
+    threads: Annotated[
+        int | None,
+        typer.Option(help="Threads per program [default: what this machine's quota allows]."),
+    ] = None,
+    profile: Annotated[
+        str, typer.Option(help="quick (>= 10 % differences), default (>= 3 %) or thorough.")
+    ] = "default",
+    mode: Annotated[str, typer.Option(help="sync or queued.")] = "sync",
+    timeout: Annotated[
+        str | None, typer.Option(metavar="120s", help="Limit of one cell in one launch.")
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="8GiB", help="Memory limit of one program.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of random weights, inputs and slot order.")] = 0,
+    out: options.Out = None,
+    strict: Annotated[bool, typer.Option(help="Exit 1 for unstable cells too.")] = False,
+    json_: options.Json = False,
+) -> int:
+    """Measure models over compilers, side by side: zero configuration.
+
+    Example: ngb bench timm:efficientnet_b0 timm:deit_tiny_patch16_224 -b 1,8
+    """
+    from ngraphbench import api
+
+    settings = options.bench_settings(
+        inputs=input_ or [],
+        shapes=shape or [],
+        precision=precision,
+        threads=threads,
+        timeout=timeout,
+        memory=memory,
+        mode=mode,
+        seed=seed,
+    )
+    entries = options.model_entries(models, input_ or [], inputs)
+    batches = options.batch_list(batch)
+    experiment = api.bench_experiment(
+        entries,
+        compilers=compiler or [],
+        batch_sizes=batches,
+        profile=profile,
+        settings=settings,
+    )
+    folder = out or api.default_folder("bench")
+    return _measured(experiment, folder, json_=json_, strict=strict)
+
+
+def run(
+    experiment: Annotated[Path, typer.Argument(metavar="EXPERIMENT.yaml")],
+    out: options.Out = None,
+    profile: Annotated[
+        str | None, typer.Option(help="quick, default or thorough, instead of the file's.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a key, such as limits.cell=60s."),
+    ] = None,
+    retry: Annotated[
+        str,
+        typer.Option(metavar="STATUSES", help="Measure cells again: failed,crashed,timeout."),
+    ] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the cells and a time estimate, run nothing.")
+    ] = False,
+    strict: Annotated[bool, typer.Option(help="Exit 1 for unstable cells too.")] = False,
+    json_: options.Json = False,
+) -> int:
+    """Run an experiment file. The same command again resumes, and says what it skipped."""
+    from ngraphbench import api
+    from ngraphbench.spec import load_experiment
+
+    overrides = list(set_ or [])
+    if profile is not None:
+        overrides.append(f"measure.profile={profile}")
+    loaded = load_experiment(experiment, overrides=overrides)
+    base = experiment.resolve().parent
+    if dry_run:
+        return _show_plan(loaded, base, json_=json_)
+    folder = out or api.RUNS / loaded.name
+    statuses = _statuses(retry)
+    return _measured(loaded, folder, base=base, retry=statuses, json_=json_, strict=strict)
+
+
+def _statuses(text: str) -> list[str]:
+    from ngraphbench.records import STATUSES
+
+    asked = [part.strip() for part in text.split(",") if part.strip()]
+    for name in asked:
+        if name not in STATUSES:
+            raise SpecError(
+                f"{name!r} is not a status.", key="--retry", hint=f"Choose from {list(STATUSES)}."
+            )
+    return asked
+
+
+def _measured(
+    experiment: Experiment,
+    folder: Path,
+    *,
+    base: Path | None = None,
+    retry: list[str] | None = None,
+    json_: bool,
+    strict: bool,
+) -> int:
+    """Execute, then print the table (or JSON) and where the report lies."""
+    from ngraphbench import api
+    from ngraphbench.cli.printing import print_outcome
+    from ngraphbench.engines.base import Interrupted
+    from ngraphbench.report.progress import RunProgress
+
+    kept: list[int] = []
+    with RunProgress() as progress:
+        try:
+            done = api.execute(
+                experiment,
+                out=folder,
+                base=base,
+                retry=retry or (),
+                observe=_observer(progress.feed, kept),
+            )
+        except Interrupted:
+            raise KeyboardInterrupt from None
+    if kept and kept[0]:
+        sys.stderr.write(f"{kept[0]} cells were already measured and kept.\n")
+    if json_:
+        sys.stdout.write(json.dumps(done.records(), indent=1) + "\n")
+    else:
+        print_outcome(done)
+    return done.exit_code(strict=strict)
+
+
+def _observer(
+    feed: Callable[[dict[str, object]], None], kept: list[int]
+) -> Callable[[dict[str, object]], None]:
+    def observe(event: dict[str, object]) -> None:
+        if event["event"] == "kept":
+            kept.append(int(str(event["cells"])))
+        feed(event)
+
+    return observe
+
+
+def _show_plan(experiment: Experiment, base: Path, *, json_: bool) -> int:
+    from ngraphbench import api
+    from ngraphbench.cli.printing import print_plan
+
+    plan, _ = api.plan_of(experiment, base=base)
+    if json_:
+        sys.stdout.write(json.dumps(plan.to_json(), indent=1) + "\n")
+    else:
+        print_plan(plan)
+    return 0

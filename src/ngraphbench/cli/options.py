@@ -1,0 +1,81 @@
+"""Option types that several commands share, and what they turn into."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ngraphbench.errors import SpecError
+
+__all__ = ["Json", "Out", "batch_list", "bench_settings"]
+
+Json = Annotated[bool, typer.Option("--json", help="Print case records as one JSON array.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", metavar="DIR", help="Run directory [default: a new one in runs/]."),
+]
+
+
+def batch_list(text: str) -> list[int]:
+    """Return the batch sizes in ``1,8``. Raises SpecError for anything else."""
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise SpecError(
+            f"{text!r} is not a list of batch sizes.", key="--batch", hint="Write 1,8 or 4."
+        ) from None
+
+
+def bench_settings(
+    *,
+    inputs: Sequence[str],
+    shapes: Sequence[str],
+    precision: str,
+    threads: int | None,
+    timeout: str | None,
+    memory: str | None,
+    mode: str,
+    seed: int,
+) -> dict[str, Any]:
+    """Return the keys of an experiment file that ``bench``'s options stand for."""
+    settings: dict[str, Any] = {"precision": precision, "seed": seed, "measure": {"mode": mode}}
+    if threads is not None:
+        settings["measure"]["threads"] = threads
+    limits: dict[str, str] = {}
+    if timeout is not None:
+        limits |= {"cell": timeout, "compile": timeout, "first_call": timeout}
+    if memory is not None:
+        limits["memory"] = memory
+    if limits:
+        settings["limits"] = limits
+    if shapes:
+        settings["shapes"] = dict(_shape(text) for text in shapes)
+    return settings
+
+
+def _shape(text: str) -> tuple[str, list[list[int | str]]]:
+    # Names may hold '=' and ':', so the shape is what stands after the last '='.
+    name, equals, dims = text.rpartition("=")
+    if not equals or not dims:
+        raise SpecError(
+            f"{text!r} is not a shape.", key="--shape", hint="Write images=1x3x320x320."
+        )
+    return name, [[int(dim) if dim.isdecimal() else dim for dim in dims.split("x")]]
+
+
+def model_entries(
+    models: Sequence[str], inputs: Sequence[str], inputs_file: Path | None
+) -> list[dict[str, Any]]:
+    """Return the models as entries of an experiment file, each with the user's inputs."""
+    from ngraphbench.models.inputs import parse_input_option
+
+    overrides = dict(parse_input_option(text) for text in inputs)
+    entry: dict[str, Any] = {}
+    if overrides:
+        entry["inputs"] = overrides
+    if inputs_file is not None:
+        entry["inputs_file"] = str(inputs_file)
+    return [{"model": model, **entry} for model in models]

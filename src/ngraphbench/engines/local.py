@@ -1,0 +1,104 @@
+"""The local engine: the agent as a child process on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from ngraphbench.agent import RECORDS, spool_folder
+from ngraphbench.case import Session
+from ngraphbench.engines.base import Interrupted
+from ngraphbench.environments.host import default_threads, host_id
+from ngraphbench.errors import ClusterError
+from ngraphbench.plugin import package_version
+from ngraphbench.types import Json
+
+__all__ = ["LocalEngine"]
+
+
+class LocalEngine:
+    """Runs sessions here, one at a time. ``packages`` are the distributions whose versions
+    enter the fingerprint of a session."""
+
+    def __init__(self, packages: Iterable[str] = ()) -> None:
+        self._packages = sorted(set(packages))
+
+    def devices(self) -> Json:
+        """Return the facts of this machine under the name ``local``."""
+        versions = {name: package_version(name) for name in self._packages}
+        return {
+            "local": {
+                "threads": default_threads(),
+                "host": host_id(),
+                "python": platform.python_version(),
+                "packages": {name: version for name, version in versions.items() if version},
+            }
+        }
+
+    def submit(self, session: Session, run: Path, emit: Callable[[Json], None]) -> Json:
+        """Return the session's outcome. Raises Interrupted or ClusterError."""
+        spool = spool_folder(run, session)
+        spool.mkdir(parents=True, exist_ok=True)
+        message = spool / "message.json"
+        message.write_text(json.dumps({"run": str(run), "session": session.to_json()}))
+        code = _run_agent(message, spool / "agent.log", emit)
+        outcome = spool / RECORDS
+        if code == 130:
+            raise Interrupted
+        if not outcome.exists():
+            tail = (spool / "agent.log").read_text(errors="replace").strip().splitlines()[-15:]
+            raise ClusterError(
+                f"The agent ended with {_exit_text(code)} and left no records.",
+                reason="agent",
+                hint="Run again to go on after the last finished epoch.\n" + "\n".join(tail),
+            )
+        result: Json = json.loads(outcome.read_text(encoding="utf-8"))
+        return result
+
+
+def _exit_text(code: int) -> str:
+    if code < 0:
+        return f"signal {signal.Signals(-code).name}"
+    return f"exit code {code}"
+
+
+def _run_agent(message: Path, log: Path, emit: Callable[[Json], None]) -> int:
+    """Return the agent's exit code. Ctrl-C is passed on: once to finish the slot, twice to stop."""
+    reading, writing = os.pipe()
+    with log.open("ab") as output:
+        agent = subprocess.Popen(
+            [sys.executable, "-m", "ngraphbench.agent", str(message), str(writing)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=(writing,),
+            # Its own session: the terminal's Ctrl-C must reach the client alone.
+            start_new_session=True,
+        )
+    os.close(writing)
+    asked = 0
+    with os.fdopen(reading, encoding="utf-8") as events:
+        while True:
+            try:
+                line = events.readline()
+                if not line:
+                    return agent.wait()
+                emit(json.loads(line))
+            except KeyboardInterrupt:
+                asked += 1
+                emit({"event": "stopping", "text": _STOPPING[min(asked, 2) - 1]})
+                agent.send_signal(signal.SIGINT)
+                if asked > 2:
+                    agent.kill()
+
+
+_STOPPING = (
+    "finishing the slot; press Ctrl-C again to stop at once (finished epochs are kept)",
+    "stopping now; finished epochs are kept",
+)

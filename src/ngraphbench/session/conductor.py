@@ -1,0 +1,305 @@
+"""The conductor of a session: exports, prepares every candidate, measures epoch by epoch.
+
+Whatever a compiler does, crash, exit, hang, eat memory, answer wrongly, it becomes the
+record of its cell, and the others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from ngraphbench.case import Case, Session
+from ngraphbench.session import canary
+from ngraphbench.session.clock import Clock, RealClock
+from ngraphbench.session.export import export_workloads, load_references, workload_key
+from ngraphbench.session.kernel import EpochResult, Progress, measure_epoch
+from ngraphbench.session.resident import Resident, Stopped, Worker
+from ngraphbench.session.schedule import FEWEST_ROUNDS, Pair
+from ngraphbench.session.state import CaseState, SessionState, Site
+from ngraphbench.store.samples import append_samples, drop_unfinished_epochs
+from ngraphbench.types import Json
+
+__all__ = ["SENTINEL", "Conductor", "Emit", "Spawn"]
+
+SENTINEL = "sentinel"
+
+Emit: TypeAlias = Callable[[Json], None]
+Spawn: TypeAlias = "Callable[[Case | None, str], Worker]"
+"""Start a worker for a case (None: the exporter) under a key that names its log and folder."""
+
+
+@dataclass(slots=True)
+class Conductor:
+    """Runs one session and leaves its state, samples and logs in the spool.
+
+    ``interrupted`` is asked between slots and between candidates: the first Ctrl-C ends
+    the epoch there.
+    """
+
+    session: Session
+    site: Site
+    spawn: Spawn
+    emit: Emit
+    interrupted: Callable[[], bool] = lambda: False
+    clock: Clock = field(default_factory=RealClock)
+    state: SessionState = field(default_factory=SessionState)
+
+    def run(self) -> bool:
+        """Run what is left of the session; True when it is finished, False when interrupted."""
+        self.state = SessionState.load(self.site.state) or self._fresh()
+        for folder in (self.site.samples, self.site.logs):
+            folder.mkdir(parents=True, exist_ok=True)
+        for path in self.site.samples.glob("*.csv"):
+            # Rows are written before the state that vouches for them.
+            drop_unfinished_epochs(path, self.state.epochs_done)
+        self._export()
+        for epoch in range(self.state.epochs_done, self.session.profile.epochs):
+            if self.interrupted() or not self._epoch(epoch):
+                return False
+            if not self._live():
+                break
+        for case_state in self.state.cases.values():
+            if case_state.live:
+                case_state.status, case_state.stage = "ok", "measure"
+        return True
+
+    def _fresh(self) -> SessionState:
+        return SessionState(cases={case.case_id: CaseState() for case in self.session.cases})
+
+    def _live(self) -> list[Case]:
+        deferred = set(self.state.deferred)
+        return [
+            case
+            for case in self.session.cases
+            if self.state.cases[case.case_id].live and case.case_id not in deferred
+        ]
+
+    # -- export
+
+    def _export(self) -> None:
+        def observe(text: str, done: int, total: int) -> None:
+            self.emit(
+                {"event": "phase", "phase": "export", "text": text, "done": done, "of": total}
+            )
+
+        export_workloads(
+            [(case, self.state.cases[case.case_id]) for case in self._live()],
+            folder=self.site.run / "workloads",
+            limits=self.session.limits,
+            seed=self.session.seed,
+            spawn=lambda key: self.spawn(None, key),
+            observe=observe,
+        )
+        for case in self.session.cases:
+            self._announce(case)
+
+    def _announce(self, case: Case) -> None:
+        """Tell the client of a cell that is out of the race."""
+        found = self.state.cases[case.case_id]
+        if not found.live:
+            self.emit(
+                {
+                    "event": "case",
+                    "label": f"{case.model.label} b={case.batch} {case.label}",
+                    "status": found.status,
+                    "message": found.message,
+                }
+            )
+
+    # -- one epoch
+
+    def _epoch(self, epoch: int) -> bool:
+        residents: dict[str, Resident] = {}
+        try:
+            self._prepare_all(residents, epoch)
+            if not residents:
+                self._checkpoint(epoch, EpochResult(ended="empty"), [])
+                return True
+            canaries = canary.Canaries(self.clock.now_ns)
+            result = self._measure(residents, epoch, canaries)
+            enough = result.rounds >= FEWEST_ROUNDS or result.ended != "interrupted"
+            if not enough:
+                return False
+            self._check_after(residents)
+            self._close(residents)
+            self._checkpoint(epoch, result, canaries.rows)
+            return True
+        finally:
+            for resident in residents.values():
+                resident.kill()
+
+    def _prepare_all(self, residents: dict[str, Resident], epoch: int) -> None:
+        """Build every live candidate, one at a time while the others are suspended."""
+        cases = self._live()
+        for done, case in enumerate(cases):
+            if self.interrupted():
+                return
+            text = f"{case.model.label} b={case.batch} {case.label}"
+            self._phase("compile", text, done, len(cases) + 1, epoch)
+            if self._defer(case, residents, epoch):
+                continue
+            resident = self._resident(case, self.state.cases[case.case_id], case.case_id, epoch)
+            if self._prepare(resident):
+                residents[case.case_id] = resident
+        self._prepare_sentinel(residents, epoch)
+
+    def _prepare(self, resident: Resident) -> bool:
+        try:
+            resident.prepare()
+        except Stopped as stopped:
+            resident.kill()
+            resident.state.fail(stopped.error, stopped.stage)
+            self._announce(resident.case)
+            return False
+        return True
+
+    def _prepare_sentinel(self, residents: dict[str, Resident], epoch: int) -> None:
+        """A second process of a baseline: two that are equal must not be declared different."""
+        chosen = sentinel_case(self.session, [r.case for r in residents.values()])
+        if chosen is None or len(residents) < 2 or self.interrupted():
+            return
+        self._phase("compile", "A/A sentinel", len(residents), len(residents) + 1, epoch)
+        resident = self._resident(chosen, CaseState(), SENTINEL, epoch)
+        try:
+            resident.prepare()
+        except Stopped:
+            resident.kill()
+            return
+        residents[SENTINEL] = resident
+
+    def _resident(self, case: Case, state: CaseState, key: str, epoch: int) -> Resident:
+        root = self.site.run / "workloads" / workload_key(case)
+        scratch = self.site.work(key[:16])
+        scratch.mkdir(parents=True, exist_ok=True)
+        return Resident(
+            case=case,
+            state=state,
+            limits=self.session.limits,
+            spawn=lambda: self.spawn(case, key),
+            workload_root=root,
+            scratch=scratch,
+            references=load_references(root, case.batch),
+            cold=epoch == 0,
+        )
+
+    def _defer(self, case: Case, residents: dict[str, Resident], epoch: int) -> bool:
+        """Leave a case to a later part of the session when memory would not hold it."""
+        if epoch or not residents:
+            return False
+        needed = max(r.worker.peak_rss_bytes if r.worker else 0 for r in residents.values())
+        available = available_bytes()
+        if available is None or available > 1.5 * needed:
+            return False
+        self.state.deferred.append(case.case_id)
+        return True
+
+    def _measure(
+        self, residents: dict[str, Resident], epoch: int, canaries: canary.Canaries
+    ) -> EpochResult:
+        several = len({case.batch for case in self.session.cases}) > 1
+
+        def observe(progress: Progress) -> None:
+            self.emit(
+                {
+                    "event": "round",
+                    "epoch": epoch,
+                    "epochs": self.session.profile.epochs,
+                    "round": progress.round,
+                    "rounds_max": progress.rounds_max,
+                    "elapsed_s": progress.elapsed_ns / 1e9,
+                    "left_s": progress.left_ns / 1e9,
+                }
+            )
+
+        result = measure_epoch(
+            residents,
+            profile=self.session.profile,
+            epoch=epoch,
+            clock=self.clock,
+            seed=self.session.seed,
+            call_ns={key: resident.state.call_ns for key, resident in residents.items()},
+            pairs=pairs_of(self.session, residents),
+            mode=self.session.mode,
+            repeats={k: 2 for k, r in residents.items() if several and r.case.batch == 1},
+            controls=lambda number: canaries.sing(epoch, number),
+            observe=observe,
+            interrupted=self.interrupted,
+        )
+        for failure in result.failures:
+            resident = residents.pop(failure.key)
+            resident.kill()
+            resident.state.fail(failure.error, "measure")
+            if failure.key != SENTINEL:
+                self._announce(resident.case)
+        return result
+
+    def _check_after(self, residents: dict[str, Resident]) -> None:
+        for key, resident in list(residents.items()):
+            try:
+                resident.check_after()
+            except Stopped as stopped:
+                resident.kill()
+                resident.state.fail(stopped.error, stopped.stage)
+                if key != SENTINEL:
+                    self._announce(resident.case)
+
+    def _close(self, residents: dict[str, Resident]) -> None:
+        for resident in residents.values():
+            resident.close()
+
+    def _checkpoint(
+        self, epoch: int, result: EpochResult, canary_rows: list[tuple[int, int, int, int]]
+    ) -> None:
+        """Make the epoch durable: samples first, then the state that says they are there."""
+        for key, rows in result.rows.items():
+            append_samples(self.site.samples / f"{key[:16]}.csv", [row.columns() for row in rows])
+        self.state.canary_rows += [list(row) for row in canary_rows]
+        self.state.epochs_done = epoch + 1
+        self.state.rounds += result.rounds
+        self.state.ended.append(result.ended)
+        self.state.save(self.site.state)
+        self.emit({"event": "epoch_done", "epoch": epoch, "ended": result.ended})
+
+    def _phase(self, phase: str, text: str, done: int, of: int, epoch: int) -> None:
+        self.emit(
+            {
+                "event": "phase",
+                "phase": phase,
+                "text": text,
+                "done": done,
+                "of": of,
+                "epoch": epoch,
+                "epochs": self.session.profile.epochs,
+            }
+        )
+
+
+def sentinel_case(session: Session, cases: list[Case]) -> Case | None:
+    """Return the baseline case that gets a second process: the smallest batch there is."""
+    baselines = [case for case in cases if session.baseline_case(case) is case]
+    return min(baselines, key=lambda case: case.batch, default=None)
+
+
+def pairs_of(session: Session, residents: dict[str, Resident]) -> list[Pair]:
+    """Return each resident with its baseline, where that is resident too."""
+    found: list[Pair] = []
+    for key, resident in residents.items():
+        baseline = session.baseline_case(resident.case)
+        if key != SENTINEL and baseline is not None and baseline.case_id != key:
+            found.append(Pair(candidate=key, baseline=baseline.case_id))
+    return [pair for pair in found if pair.baseline in residents]
+
+
+def available_bytes() -> int | None:
+    """Return the memory that can still be taken without swapping, or None where unknown."""
+    try:
+        text = Path("/proc/meminfo").read_text(encoding="ascii")
+    except OSError:
+        return None
+    for line in text.splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return None

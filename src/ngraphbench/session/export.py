@@ -1,0 +1,149 @@
+"""Workloads made once per model by an exporter process; a crash there is a record, not an end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ngraphbench.case import Case, Limits, digest
+from ngraphbench.errors import NGraphBenchError, WorkerFailed
+from ngraphbench.session.resident import Worker
+from ngraphbench.session.state import CaseState
+from ngraphbench.session.verify import Reference
+from ngraphbench.types import Json, TensorSpec
+from ngraphbench.workload import INPUT_SETS, batch_folder, read_arrays
+
+__all__ = ["export_workloads", "load_references", "workload_key"]
+
+DONE = "done.json"
+CLOSE_S = 5.0
+
+
+def workload_key(case: Case) -> str:
+    """Return the name of the workload folder: what the model, its inputs and shapes decide."""
+    return digest(
+        [case.model.content, case.model.inputs, case.shapes, case.precision, case.device.threads]
+    )[:16]
+
+
+@dataclass(slots=True)
+class _Exporter:
+    """One model's exporter process, started when first needed and again after a crash."""
+
+    spawn: Callable[[str], Worker]
+    root: Path
+    case: Case
+    limits: Limits
+    worker: Worker | None = None
+    opened: Json | None = None
+
+    def batch(self, batch: int, seed: int) -> Json:
+        """Return what the exporter says of one batch size, with ``export_s`` and ``weights``."""
+        try:
+            opened = self._open(seed)
+            deadline_s = min(self.limits.compile_s, self.limits.cell_s)
+            worker = self.worker
+            assert worker is not None
+            made = worker.request("batch", deadline_s=deadline_s, batch=batch, seed=seed)
+        except WorkerFailed:
+            self.end()
+            raise
+        return {
+            "weights": opened["weights"],
+            "notes": [*opened.get("notes", []), *made.get("notes", [])],
+            "export_s": float(opened["seconds"]) + float(made["seconds"]),
+        }
+
+    def _open(self, seed: int) -> Json:
+        if self.worker is None:
+            self.worker = self.spawn(f"export-{self.case.model.content[:8]}")
+            self.opened = None
+        if self.opened is None:
+            self.opened = self.worker.request(
+                "open",
+                deadline_s=self.limits.compile_s,
+                model=self.case.model.to_json(),
+                root=str(self.root),
+                precision=self.case.precision,
+                seed=self.case.model.seed,
+                shapes=self.case.shapes,
+                threads=self.case.device.threads,
+            )
+        return self.opened
+
+    def end(self) -> None:
+        if self.worker is not None:
+            self.worker.kill()
+        self.worker, self.opened = None, None
+
+
+def export_workloads(
+    cases: Sequence[tuple[Case, CaseState]],
+    *,
+    folder: Path,
+    limits: Limits,
+    seed: int,
+    spawn: Callable[[str], Worker],
+    observe: Callable[[str, int, int], None],
+) -> None:
+    """Make every workload that the live cases need; cases that have none fail with the reason.
+
+    A batch size already exported is used again: folders are named by their content.
+    """
+    groups: dict[str, dict[int, list[tuple[Case, CaseState]]]] = {}
+    for case, state in cases:
+        batches = groups.setdefault(workload_key(case), {})
+        batches.setdefault(case.batch, []).append((case, state))
+    total = sum(len(batches) for batches in groups.values())
+    done = 0
+    for key, batches in groups.items():
+        first = next(iter(batches.values()))[0][0]
+        root = folder / key
+        root.mkdir(parents=True, exist_ok=True)
+        exporter = _Exporter(spawn, root, first, limits)
+        try:
+            for batch, members in batches.items():
+                observe(f"{first.model.label} b={batch}", done, total)
+                _export_batch(exporter, batch, [state for _, state in members], seed=seed)
+                done += 1
+        finally:
+            exporter.end()
+
+
+def _export_batch(exporter: _Exporter, batch: int, states: list[CaseState], *, seed: int) -> None:
+    if not any(state.live for state in states):
+        return
+    done = batch_folder(exporter.root, batch) / DONE
+    try:
+        if done.exists():
+            made = json.loads(done.read_text(encoding="utf-8"))
+        else:
+            made = exporter.batch(batch, seed)
+            done.write_text(json.dumps(made), encoding="utf-8")
+    except NGraphBenchError as error:
+        for state in states:
+            state.fail(error, "export")
+        return
+    for state in states:
+        state.weights = made["weights"]
+        state.costs["export_s"] = made["export_s"]
+
+
+def load_references(root: Path, batch: int) -> dict[str, Reference]:
+    """Return what is right for each input set of one batch size."""
+    folder = batch_folder(root, batch)
+    about: Json = json.loads((folder / "batch.json").read_text(encoding="utf-8"))
+    outputs = tuple(TensorSpec.from_json(spec) for spec in about["outputs"])
+    return {
+        name: Reference(
+            name=about["reference"],
+            arrays=read_arrays(folder / f"reference-{name}.npz"),
+            outputs=outputs,
+            deterministic=about["deterministic"],
+            constant=about["constant"],
+            baseline_rel_l2=about.get("baseline_rel_l2"),
+        )
+        for name in INPUT_SETS
+    }

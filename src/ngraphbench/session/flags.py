@@ -1,0 +1,108 @@
+"""Flags: what disturbed a measurement, said rather than hidden. Pure functions of samples.
+
+Trigger values are start values; each flag's detail says what was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ngraphbench.summary import Comparison, Samples
+from ngraphbench.types import Array, Json
+
+__all__ = ["LEAK_BYTES", "case_flags", "session_flags"]
+
+LEAK_BYTES = 16 * 1024**2
+
+
+def flag(name: str, detail: str) -> Json:
+    return {"flag": name, "detail": detail}
+
+
+def case_flags(
+    samples: Samples,
+    *,
+    threads: int,
+    rounds_min: int,
+    rss_bytes: Sequence[int] = (),
+) -> list[Json]:
+    """Return the flags of one candidate from its slots.
+
+    ``rss_bytes`` holds the resident memory after each slot, oldest first.
+    """
+    wall = np.asarray(samples["slot_ns"], dtype=float)
+    if len(wall) == 0:
+        return []
+    usage = np.asarray(samples["cpu_ns"], dtype=float) / wall
+    found = [_interference(usage), _threads(usage, threads), _leak(rss_bytes, samples)]
+    rounds = len(set(zip(samples["epoch"].tolist(), samples["round"].tolist(), strict=True)))
+    epochs = len(np.unique(samples["epoch"]))
+    if rounds < rounds_min * epochs:
+        found.append(
+            flag("few-rounds", f"{rounds} rounds in {epochs} epoch(s): the budget ran out")
+        )
+    return [item for item in found if item]
+
+
+def _interference(usage: Array) -> Json | None:
+    """cpu/wall more than 5 % below the candidate's own p90 in more than 20 % of its slots."""
+    own = float(np.quantile(usage, 0.9))
+    share = float(np.mean(usage < 0.95 * own))
+    if share <= 0.2 or len(usage) < 5:
+        return None
+    return flag(
+        "interference", f"something else took the CPU in {share:.0%} of slots (cpu/wall fell)"
+    )
+
+
+def _threads(usage: Array, threads: int) -> Json | None:
+    used = float(np.quantile(usage, 0.9))
+    if 0.75 * threads <= used <= 1.1 * threads:
+        return None
+    return flag("thread-unfair", f"used {used:.1f} CPUs, {threads} threads were asked for")
+
+
+def _leak(rss_bytes: Sequence[int], samples: Samples) -> Json | None:
+    if len(rss_bytes) < 6:
+        return None
+    half = len(rss_bytes) // 2
+    # The first slots may still fill caches; a leak goes on growing in the second half.
+    late = np.asarray(rss_bytes[half:], dtype=float)
+    growth = float(late[-1] - late[0])
+    steps = np.diff(late)
+    if growth < LEAK_BYTES or float(np.mean(steps > 0)) < 0.6:
+        return None
+    calls = float(np.sum(samples["calls"])) * len(late) / len(rss_bytes)
+    return flag(
+        "leak", f"memory grew by {growth / 2**20 / max(calls, 1) * 1000:.1f} MiB/1000 calls"
+    )
+
+
+def session_flags(
+    *,
+    canaries: Mapping[str, Json],
+    sentinel: Comparison | None,
+    launch_sd: float | None,
+) -> list[Json]:
+    """Return what must be said of a whole session.
+
+    ``sentinel`` compares two processes of the same program at 99 % within the launch.
+    """
+    found: list[Json] = []
+    for name, seen in canaries.items():
+        if seen["spread"] > 0.10:
+            found.append(
+                flag("drift", f"the {name} canary moved by {seen['spread']:.0%}: ratios stand")
+            )
+    if sentinel is not None and not sentinel.low <= 1.0 <= sentinel.high:
+        found.append(
+            flag(
+                "untrusted",
+                f"two processes of one program differ by {sentinel.estimate - 1:+.1%}",
+            )
+        )
+    if launch_sd is not None and launch_sd > 0.02:
+        found.append(flag("launch", f"launches of one program differ by {launch_sd:.1%}"))
+    return found

@@ -1,0 +1,224 @@
+"""From a session's state and samples to its records. Pure but for reading the sample files."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ngraphbench import __version__
+from ngraphbench.case import Case, Session
+from ngraphbench.records import SCHEMA_VERSION, now_utc
+from ngraphbench.session.canary import describe
+from ngraphbench.session.conductor import SENTINEL, sentinel_case
+from ngraphbench.session.flags import case_flags, session_flags
+from ngraphbench.session.state import CaseState, SessionState
+from ngraphbench.stats import LAUNCH_PRIOR
+from ngraphbench.summary import Comparison, Samples, compare, launch_of, summarise
+from ngraphbench.types import Json
+
+__all__ = ["make_records", "reproduce_command"]
+
+SENTINEL_CONFIDENCE = 0.99
+OUTLIER_FACTOR = 1.10
+
+_MEASURED = ("ok", "unverifiable", "unstable")
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    session: Session
+    state: SessionState
+    samples: Mapping[str, Samples]
+    host: Json
+
+
+def make_records(
+    session: Session,
+    state: SessionState,
+    *,
+    read: Callable[[str], Samples | None],
+    host: Json,
+) -> list[Json]:
+    """Return the case records of a finished session, then its session record.
+
+    ``read(key)`` gives the samples of a candidate (a case id, or ``"sentinel"``), or None.
+    Cases deferred for memory have no record here: a later session measures them.
+    """
+    keys = [case.case_id for case in session.cases] + [SENTINEL]
+    samples = {key: found for key in keys if (found := read(key)) is not None}
+    context = _Context(session, state, samples, host)
+    launch = launch_of([samples[key] for key in samples if key != SENTINEL])
+    records = [
+        _case_record(context, case) for case in session.cases if case.case_id not in state.deferred
+    ]
+    return [*records, _session_record(context, launch.sd if state.epochs_done > 1 else None)]
+
+
+def _case_record(context: _Context, case: Case) -> Json:
+    session, found = context.session, context.state.cases[case.case_id]
+    status = _final_status(found)
+    doubt = found.verification["reason"] if status == "unverifiable" and found.verification else ""
+    samples = context.samples.get(case.case_id)
+    timed = samples is not None and status in _MEASURED
+    flags = list(found.flags)
+    if samples is not None and timed:
+        flags += case_flags(
+            samples,
+            threads=case.device.threads,
+            rounds_min=session.profile.rounds_min,
+            rss_bytes=found.rss_bytes,
+        )
+    name = f"{session.session_id}/{case.case_id[:16]}"
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kind": "case",
+        "case_id": case.case_id,
+        "session_id": session.session_id,
+        "case": case.to_json(),
+        "label": case.label,
+        "status": status,
+        "reason": found.reason or doubt,
+        "stage": found.stage,
+        "message": found.message,
+        "detail": found.detail,
+        "started_at": found.started_at,
+        "tool_version": __version__,
+        "profile": session.profile.name,
+        "seed": session.seed,
+        "measurement": _measurement(samples, session, name) if samples is not None else None,
+        "summary": _summary(context, case) if timed else None,
+        "costs": found.costs,
+        "coverage": found.coverage,
+        "verification": found.verification,
+        "flags": flags,
+        "weights": found.weights,
+        "environment": found.environment,
+        "command": reproduce_command(case, session),
+        "log": f"logs/{name}.log",
+    }
+
+
+def _final_status(found: CaseState) -> str:
+    doubted = (found.verification or {}).get("verdict") == "unverifiable"
+    return "unverifiable" if doubted and found.status == "ok" else found.status
+
+
+def _measurement(samples: Samples, session: Session, name: str) -> Json:
+    call_ns = np.asarray(samples["call_ns"], dtype=float)
+    rounds = set(zip(samples["epoch"].tolist(), samples["round"].tolist(), strict=True))
+    return {
+        "samples": f"samples/{name}.csv",
+        "mode": session.mode,
+        "epochs": len(np.unique(samples["epoch"])),
+        "rounds": len(rounds),
+        "calls": int(np.sum(samples["calls"])),
+        "outlier_share": float(np.mean(call_ns > OUTLIER_FACTOR * np.median(call_ns))),
+    }
+
+
+def _summary(context: _Context, case: Case) -> Json | None:
+    session = context.session
+    baseline = session.baseline_case(case)
+    other: Samples | None = None
+    if baseline is not None and baseline.case_id != case.case_id:
+        state = context.state.cases[baseline.case_id]
+        if _final_status(state) in _MEASURED:
+            other = context.samples.get(baseline.case_id)
+    launch = launch_of([s for key, s in context.samples.items() if key != SENTINEL])
+    return summarise(
+        context.samples[case.case_id],
+        batch=case.batch,
+        confidence=session.profile.confidence,
+        tie=session.profile.tie,
+        launch=launch,
+        baseline=other,
+        baseline_label=baseline.label if baseline is not None else "",
+    )
+
+
+def _sentinel(context: _Context) -> tuple[Json | None, Comparison | None]:
+    session = context.session
+    ok = [case for case in session.cases if context.state.cases[case.case_id].status in _MEASURED]
+    chosen = sentinel_case(session, ok)
+    if chosen is None or SENTINEL not in context.samples:
+        return None, None
+    launch = launch_of([s for key, s in context.samples.items() if key != SENTINEL])
+    found = compare(
+        context.samples[chosen.case_id],
+        context.samples[SENTINEL],
+        confidence=SENTINEL_CONFIDENCE,
+        launch=launch if context.state.epochs_done > 1 else LAUNCH_PRIOR,
+    )
+    if found is None:
+        return None, None
+    return {
+        "case_id": chosen.case_id,
+        "estimate": found.estimate,
+        "low": found.low,
+        "high": found.high,
+        "confidence": found.confidence,
+        "excludes_one": not found.low <= 1.0 <= found.high,
+        "samples": f"samples/{session.session_id}/{SENTINEL}.csv",
+    }, found
+
+
+def _session_record(context: _Context, launch_sd: float | None) -> Json:
+    session, state = context.session, context.state
+    rows = [(row[0], row[1], row[2], row[3]) for row in state.canary_rows]
+    canaries = describe(rows)
+    sentinel, comparison = _sentinel(context)
+    flags = [
+        *state.flags,
+        *session_flags(canaries=canaries, sentinel=comparison, launch_sd=launch_sd),
+    ]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kind": "session",
+        "session_id": session.session_id,
+        "started_at": state.started_at,
+        "finished_at": now_utc(),
+        "tool_version": __version__,
+        "profile": session.profile.to_json(),
+        "seed": session.seed,
+        "mode": session.mode,
+        "attempt": session.attempt,
+        "baseline": session.baseline,
+        "cases": [c.case_id for c in session.cases if c.case_id not in state.deferred],
+        "fingerprint": session.fingerprint,
+        "host": context.host,
+        "canaries": canaries,
+        "sentinel": sentinel,
+        "epochs_done": state.epochs_done,
+        "launch_sd": launch_sd,
+        "flags": flags,
+        "status": "done",
+    }
+
+
+def reproduce_command(case: Case, session: Session) -> str:
+    """Return the shell command that measures this one cell again."""
+    words = ["ngb", "bench", case.model.source, "-c", case.compiler.text]
+    words += ["-b", str(case.batch), "--profile", session.profile.name]
+    words += ["--threads", str(case.device.threads)]
+    if case.precision != "fp32":
+        words += ["--precision", case.precision]
+    for name, override in {**case.model.inputs}.items():
+        words += ["--input", _input_text(name, override)]
+    if case.model.inputs_file:
+        words += ["--inputs", case.model.inputs_file]
+    return shlex.join(words)
+
+
+def _input_text(name: str, override: Mapping[str, object]) -> str:
+    shape = override.get("shape")
+    parts = ["x".join(str(dim) for dim in shape)] if isinstance(shape, (list, tuple)) else []
+    if override.get("dtype"):
+        parts.append(str(override["dtype"]))
+    generator = str(override.get("generator", ""))
+    if generator.count(":") == 2:
+        _, low, high = generator.split(":")
+        parts.append(f"{low}..{high}")
+    return f"{name}={':'.join(parts)}"

@@ -1,0 +1,256 @@
+"""A resident program: one worker process that holds one case, from spawn to close.
+
+It is the kernel's ``Candidate``. Every request has a deadline, and all requests of a cell
+together the cell's own.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from ngraphbench.case import Case, Limits
+from ngraphbench.errors import NGraphBenchError, WorkerFailed
+from ngraphbench.records import Stage
+from ngraphbench.session.kernel import SlotResult
+from ngraphbench.session.schedule import SlotRequest
+from ngraphbench.session.state import CaseState
+from ngraphbench.session.verify import Reference, Verification, check, merge
+from ngraphbench.types import Json
+from ngraphbench.workload import INPUT_SETS, read_arrays
+
+__all__ = ["Resident", "Stopped", "Worker"]
+
+IMPORT_S = 120.0
+STEADY_CALLS = 40
+STEADY_S = 2.0
+
+
+class Worker(Protocol):
+    """The parent's side of a worker process (``session.process.WorkerProcess``)."""
+
+    def request(self, op: str, *, deadline_s: float, **fields: object) -> Json: ...
+
+    def suspend(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+    @property
+    def peak_rss_bytes(self) -> int: ...
+
+    @property
+    def log_truncated(self) -> bool: ...
+
+
+class Stopped(Exception):
+    """A stage of one cell failed: ``stage`` and the error that says why."""
+
+    def __init__(self, stage: Stage, error: NGraphBenchError) -> None:
+        super().__init__(str(error))
+        self.stage = stage
+        self.error = error
+
+
+@dataclass(slots=True)
+class Resident:
+    """One case in its own process.
+
+    ``scratch`` is where output arrays travel; ``references`` holds what is right for each
+    input set; ``cold`` says that compile caches were empty.
+    """
+
+    case: Case
+    state: CaseState
+    limits: Limits
+    spawn: Callable[[], Worker]
+    workload_root: Path
+    scratch: Path
+    references: dict[str, Reference]
+    cold: bool = True
+    worker: Worker | None = None
+    verification: Verification | None = None
+
+    def prepare(self) -> None:
+        """Start, compile, verify and warm up; end suspended. Raises Stopped."""
+        self._start()
+        self._compile()
+        checks = {name: self._check_set(name, first=name == "a") for name in INPUT_SETS}
+        self._conclude(merge(checks))
+        self._settle()
+        self.suspend()
+
+    def check_after(self) -> None:
+        """Verify once more, now that timing is over. Raises Stopped."""
+        self.resume()
+        after = self._check_set("a", first=False)
+        before = self.verification or after
+        merged = merge({"before": before, "after": after})
+        self._conclude(replace(merged, checks=(*before.checks, "after")))
+        self.suspend()
+
+    # -- the kernel's Candidate
+
+    def resume(self) -> None:
+        self._worker.resume()
+
+    def suspend(self) -> None:
+        self._worker.suspend()
+
+    def slot(self, request: SlotRequest) -> SlotResult:
+        """Return one slot's timings. Raises PluginError or WorkerFailed."""
+        calls_ns = (request.rewarm_calls + request.calls_min) * self.state.call_ns
+        expected_s = (calls_ns + request.slot_ns) / 1e9
+        reply = self._ask(
+            "slot", max(self.limits.first_call_s, 20 * expected_s), **request.to_json()
+        )
+        self.state.rss_bytes.append(int(reply["rss_bytes"]))
+        return SlotResult(
+            calls=reply["calls"],
+            slot_ns=reply["slot_ns"],
+            call_ns=reply["call_ns"],
+            first_ns=reply["first_ns"],
+            cpu_ns=reply["cpu_ns"],
+            nivcsw=reply["nivcsw"],
+            sub_ns=tuple(reply["sub_ns"]),
+            rss_bytes=reply["rss_bytes"],
+        )
+
+    # -- end of life
+
+    def close(self) -> None:
+        """End the process in good order and keep what it used."""
+        if self.worker is None:
+            return
+        self.worker.close()
+        self._keep_usage()
+
+    def kill(self) -> None:
+        """End the process tree now."""
+        if self.worker is None:
+            return
+        self.worker.kill()
+        self._keep_usage()
+
+    # -- stages
+
+    @property
+    def _worker(self) -> Worker:
+        if self.worker is None:
+            raise WorkerFailed("The worker was never started.", status="failed", reason="worker")
+        return self.worker
+
+    def _ask(self, op: str, deadline_s: float, **fields: object) -> Json:
+        """Return the reply; the cell's own time limit caps every deadline."""
+        left_s = self.limits.cell_s - self.state.spent_s
+        started = time.monotonic()
+        try:
+            return self._worker.request(op, deadline_s=max(0.1, min(deadline_s, left_s)), **fields)
+        except WorkerFailed as error:
+            if error.reason == "deadline" and left_s < deadline_s:
+                error.reason = "cell-deadline"
+            raise
+        finally:
+            self.state.spent_s += time.monotonic() - started
+
+    def _staged(self, stage: Stage, op: str, deadline_s: float, **fields: object) -> Json:
+        try:
+            return self._ask(op, deadline_s, **fields)
+        except NGraphBenchError as error:
+            raise Stopped(stage, error) from error
+
+    def _start(self) -> None:
+        started = time.monotonic()
+        try:
+            self.worker = self.spawn()
+        except OSError as error:
+            failed = WorkerFailed(
+                f"The worker process did not start: {error}.", status="failed", reason="spawn"
+            )
+            raise Stopped("environment", failed) from error
+        model, plugin = self.case.model, self.case.compiler.target
+        search_path = [model.path] if model.kind == "package" else []
+        hello = self._staged(
+            "environment",
+            "hello",
+            IMPORT_S,
+            plugin=plugin,
+            device=self.case.device.to_json(),
+            search_path=search_path,
+        )
+        found = self._staged("probe", "import", IMPORT_S)
+        self.state.costs["import_s"] = time.monotonic() - started
+        self.state.environment = {
+            "python": hello["python"],
+            "compiler_version": found["version"],
+            "packages": found["packages"],
+            "variables": found["variables"],
+            "lock": "",
+        }
+
+    def _compile(self) -> None:
+        reply = self._staged(
+            "compile",
+            "compile",
+            self.limits.compile_s,
+            root=str(self.workload_root),
+            batch=self.case.batch,
+            precision=self.case.precision,
+            options=self.case.compiler.options,
+        )
+        costs = self.state.costs
+        costs["compile_cold_s" if self.cold else "compile_warm_s"] = reply["seconds"]
+        costs["artifact_bytes"] = reply.get("artifact_bytes")
+        costs["device_memory_bytes"] = reply.get("device_memory_bytes")
+        self.state.coverage = reply.get("coverage")
+
+    def _check_set(self, name: str, *, first: bool) -> Verification:
+        loaded = self._staged("load", "load", self.limits.first_call_s, set=name)
+        ran = self._staged("verify", "run", self.limits.first_call_s, calls=1)
+        if first:
+            self.state.costs["load_s"] = loaded["seconds"]
+            self.state.costs["first_run_s"] = ran["ns"][0] / 1e9
+        path = self.scratch / "outputs.npz"
+        self._staged("verify", "outputs", self.limits.first_call_s, path=str(path))
+        outputs = read_arrays(path)
+        path.unlink(missing_ok=True)
+        return check(outputs, self.references[name], self.case.precision)
+
+    def _conclude(self, verification: Verification) -> None:
+        self.verification = verification
+        self.state.verification = verification.to_json()
+        if verification.verdict == "wrong":
+            message = next(reversed(verification.notes), "the outputs are wrong")
+            error = WorkerFailed(
+                f"Outputs differ from {verification.reference}: {message}.",
+                status="wrong",
+                reason=verification.reason,
+            )
+            raise Stopped("verify", error)
+
+    def _settle(self) -> None:
+        """Run until steady, and keep how many runs that took and how long a call is."""
+        self._staged("load", "load", self.limits.first_call_s, set="a")
+        times: list[int] = []
+        while len(times) < STEADY_CALLS and sum(times) < STEADY_S * 1e9:
+            reply = self._staged("measure", "run", self.limits.first_call_s, calls=1)
+            times += reply["ns"]
+        steady = statistics.median(times[len(times) // 2 :])
+        self.state.call_ns = float(steady)
+        if len(times) >= 6 and self.cold:
+            settled = (i for i, ns in enumerate(times) if ns <= 1.05 * steady)
+            self.state.costs["runs_until_steady"] = next(settled, len(times))
+
+    def _keep_usage(self) -> None:
+        worker = self._worker
+        known = self.state.costs["peak_rss_bytes"] or 0
+        self.state.costs["peak_rss_bytes"] = max(known, worker.peak_rss_bytes) or None
+        if worker.log_truncated:
+            self.state.flag("output-flood", "the program printed megabytes; its log was cut")

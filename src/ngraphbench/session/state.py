@@ -1,0 +1,126 @@
+"""What a session knows so far, saved at every finished epoch so that a resume goes on there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ngraphbench.errors import (
+    NGraphBenchError,
+    Unavailable,
+    Unsupported,
+    WorkerFailed,
+)
+from ngraphbench.records import Stage, Status, empty_costs, now_utc
+from ngraphbench.store.disk import write_whole
+from ngraphbench.types import Json
+
+__all__ = ["CaseState", "SessionState", "Site", "status_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a session's files lie. ``run`` is the run directory, ``spool`` the session's own."""
+
+    run: Path
+    spool: Path
+    kit: Path
+    token: str
+    lock_fd: int | None = None
+
+    @property
+    def samples(self) -> Path:
+        return self.spool / "samples"
+
+    @property
+    def logs(self) -> Path:
+        return self.spool / "logs"
+
+    @property
+    def state(self) -> Path:
+        return self.spool / "state.json"
+
+    def work(self, key: str) -> Path:
+        """The private folder of one worker: home, caches, temporary files."""
+        return self.spool / "work" / key
+
+
+def status_of(error: NGraphBenchError) -> Status:
+    """Return the record status that an error leads to."""
+    if isinstance(error, WorkerFailed):
+        return error.status  # type: ignore[return-value]
+    if isinstance(error, Unavailable):
+        return "unavailable"
+    return "unsupported" if isinstance(error, Unsupported) else "failed"
+
+
+@dataclass(slots=True)
+class CaseState:
+    """One cell while its session runs. An empty ``status`` means it is still in the race."""
+
+    status: str = ""
+    reason: str = ""
+    stage: str = "export"
+    message: str = ""
+    detail: Json = field(default_factory=dict)
+    started_at: str = field(default_factory=now_utc)
+    costs: Json = field(default_factory=empty_costs)
+    coverage: Json | None = None
+    verification: Json | None = None
+    environment: Json = field(default_factory=dict)
+    weights: str = ""
+    call_ns: float = 0.0
+    spent_s: float = 0.0
+    rss_bytes: list[int] = field(default_factory=list)
+    flags: list[Json] = field(default_factory=list)
+
+    @property
+    def live(self) -> bool:
+        return not self.status
+
+    def fail(self, error: NGraphBenchError, stage: Stage) -> None:
+        """Take the cell out of the race for a reason that its record will give."""
+        self.status, self.stage = status_of(error), stage
+        self.reason, self.message = error.reason, error.message
+        detail = dict(error.detail) if isinstance(error, WorkerFailed) else {}
+        if error.hint:
+            detail["hint"] = error.hint
+        trace = getattr(error, "traceback_text", "")
+        if trace:
+            detail["traceback"] = trace
+        self.detail = detail
+
+    def flag(self, name: str, detail: str) -> None:
+        """Add a flag once."""
+        if all(known["flag"] != name for known in self.flags):
+            self.flags.append({"flag": name, "detail": detail})
+
+
+@dataclass(slots=True)
+class SessionState:
+    """All cells of a session by case id, and how many epochs are done."""
+
+    cases: dict[str, CaseState] = field(default_factory=dict)
+    epochs_done: int = 0
+    rounds: int = 0
+    ended: list[str] = field(default_factory=list)
+    canary_rows: list[list[int]] = field(default_factory=list)
+    deferred: list[str] = field(default_factory=list)
+    started_at: str = field(default_factory=now_utc)
+    flags: list[Json] = field(default_factory=list)
+
+    def save(self, path: Path) -> None:
+        """Write the state to ``path``: whole or not at all, and on disk when this returns."""
+        write_whole(path, json.dumps(asdict(self)))
+
+    @classmethod
+    def load(cls, path: Path) -> SessionState | None:
+        """Return the saved state, or None when nothing was saved."""
+        if not path.exists():
+            return None
+        data: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        cases = {key: CaseState(**value) for key, value in data["cases"].items()}
+        return cls(**{**data, "cases": cases})
