@@ -1,0 +1,121 @@
+"""How whatever a plugin raises travels to the parent, and is raised again there."""
+
+from __future__ import annotations
+
+import traceback
+
+from ngraphbench import errors
+from ngraphbench.errors import (
+    CompileFailed,
+    NGraphBenchError,
+    PluginError,
+    RunFailed,
+    Unavailable,
+    Unsupported,
+    WorkerFailed,
+)
+from ngraphbench.types import Json
+
+__all__ = ["RemoteTraceback", "error_answer", "error_told"]
+
+_RAISED = ("Unavailable", "Unsupported", "CompileFailed", "RunFailed", "SpecError")
+
+TRACEBACK_LINES = 40
+MESSAGE_CHARACTERS = 4000
+
+# What an exception that is not ours means, by the operation it came from.
+_FAILURES: dict[str, type[PluginError]] = {
+    "import": Unavailable,
+    "probe": Unavailable,
+    "compile": CompileFailed,
+    "open": CompileFailed,
+    "batch": CompileFailed,
+    "load": RunFailed,
+    "run": RunFailed,
+    "outputs": RunFailed,
+    "slot": RunFailed,
+    "close": RunFailed,
+}
+_NO_MEMORY = (
+    "std::bad_alloc",
+    "can't allocate memory",
+    "cannot allocate memory",
+    "not enough memory",
+    "out of memory",
+)
+
+
+class RemoteTraceback(Exception):
+    """The cause of an error that came from a worker: its text is the traceback there."""
+
+
+def error_answer(error: BaseException, op: str) -> Json:
+    """Return ``error`` as the protocol carries it, under the name the parent will raise.
+
+    Errors of this package keep their name; lack of memory becomes WorkerFailed with
+    status ``oom``; anything else becomes what failing ``op`` means.
+    """
+    lines = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    answer: Json = {
+        "type": type(error).__name__,
+        "message": str(getattr(error, "message", error))[:MESSAGE_CHARACTERS],
+        "reason": getattr(error, "reason", ""),
+        "hint": getattr(error, "hint", ""),
+        "traceback": "\n".join(
+            line[:MESSAGE_CHARACTERS] for line in lines.splitlines()[-TRACEBACK_LINES:]
+        ),
+    }
+    if _lacks_memory(error):
+        answer |= {"type": "WorkerFailed", "status": "oom", "reason": "memory"}
+        answer["message"] = f"{op} ran out of memory: {answer['message'] or 'MemoryError'}"
+    elif isinstance(error, WorkerFailed):
+        answer["status"] = error.status
+    elif not isinstance(error, NGraphBenchError):
+        answer["message"] = f"{op}: {type(error).__name__}: {answer['message']}"
+        failure = _FAILURES.get(op)
+        if failure is None:
+            answer |= {"type": "WorkerFailed", "status": "failed"}
+        else:
+            answer["type"] = failure.__name__
+        answer["reason"] = type(error).__name__
+    elif isinstance(error, PluginError):
+        answer["type"] = _public_name(error)
+    return answer
+
+
+def _public_name(error: PluginError) -> str:
+    # A plugin may subclass our errors; the parent only knows ours.
+    for kind in (Unavailable, Unsupported, CompileFailed, RunFailed):
+        if isinstance(error, kind):
+            return kind.__name__
+    return RunFailed.__name__
+
+
+def _lacks_memory(error: BaseException | None) -> bool:
+    seen = 0
+    while error is not None and seen < 10:
+        if isinstance(error, MemoryError):
+            return True
+        ours = isinstance(error, NGraphBenchError)
+        if not ours or isinstance(error, (CompileFailed, RunFailed)):
+            text = str(error).lower()
+            if any(phrase in text for phrase in _NO_MEMORY):
+                return True
+        error, seen = error.__cause__ or error.__context__, seen + 1
+    return False
+
+
+def error_told(answer: Json, op: str) -> NGraphBenchError:
+    """Return the exception that a failed ``answer`` to ``op`` stands for, ready to be raised."""
+    told = answer.get("error") or {}
+    message = told.get("message") or f"{op} failed and did not say why."
+    name, reason, hint = told.get("type", ""), told.get("reason", ""), told.get("hint", "")
+    error: NGraphBenchError
+    if name in _RAISED:
+        error = getattr(errors, name)(message, reason=reason, hint=hint)
+    else:
+        status = told.get("status", "failed")
+        error = WorkerFailed(message, status=status, reason=reason or name, hint=hint)
+    if told.get("traceback"):
+        error.__cause__ = RemoteTraceback(told["traceback"])
+    return error

@@ -1,0 +1,325 @@
+"""What a worker does: answer requests on its socket, one at a time, until told to close.
+
+Whatever a plugin raises becomes an error answer; only a crash of the process ends it.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import socket
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ngraphbench.errors import (
+    CompileFailed,
+    RunFailed,
+    Unavailable,
+    Unsupported,
+    WorkerFailed,
+)
+from ngraphbench.plugin import (
+    Compiler,
+    Program,
+    ReportsCoverage,
+    ReportsDeviceMemory,
+    SavesArtifact,
+    load_compiler,
+    package_version,
+    resolve_options,
+)
+from ngraphbench.types import BFLOAT16, Arrays, Device, Json
+from ngraphbench.worker.failures import error_answer
+from ngraphbench.worker.protocol import ConnectionClosed, ProtocolError, receive, send
+from ngraphbench.worker.timing import measure_slot, time_calls
+from ngraphbench.workload import Workload, read_arrays, write_arrays
+
+__all__ = ["Operation", "Worker", "serve"]
+
+Operation: TypeAlias = Callable[[Json], Json]
+
+_VARIABLES = ("OMP", "MKL", "OPENBLAS", "KMP", "TORCH", "ORT", "OV_", "OPENVINO", "CUDA")
+_VARIABLES_LEFT_OUT = ("TORCH_HOME",)
+
+
+def serve(sock: socket.socket, operations: Mapping[str, Operation] | None = None) -> None:
+    """Answer requests until ``close`` or the end of the stream, then return.
+
+    ``operations`` maps each op to a function from request to answer; without it, those of
+    a ``Worker``.
+    """
+    known = Worker().operations() if operations is None else operations
+    while True:
+        try:
+            request = receive(sock)
+            op = str(request.get("op", ""))
+            reply = {"id": request.get("id")} | _answer(known, op, request)
+            try:
+                send(sock, reply)
+            except (ProtocolError, ValueError, TypeError) as error:
+                send(sock, {"id": request.get("id"), "ok": False, "error": error_answer(error, op)})
+        except ConnectionClosed:
+            return
+        if op == "close":
+            return
+
+
+def _answer(known: Mapping[str, Operation], op: str, request: Json) -> Json:
+    try:
+        if op not in known and op != "close":
+            raise WorkerFailed(
+                f"The worker has no operation {op!r}; it has {', '.join(sorted(known))}.",
+                status="failed",
+                reason="protocol",
+            )
+        return {"ok": True} | (known[op](request) if op in known else {})
+    except BaseException as error:  # SystemExit too: a plugin must not end the worker
+        failure = error_answer(error, op)
+        with suppress(Exception):
+            print(failure["traceback"], file=sys.stderr, flush=True)
+        return {"ok": False, "error": failure}
+
+
+class Worker:
+    """The operations on one compiler and its one program."""
+
+    def __init__(self) -> None:
+        self._target = ""
+        self._device = Device()
+        self._loaded: Compiler | None = None
+        self._workload: Workload | None = None
+        self._program: Program | None = None
+
+    def operations(self) -> dict[str, Operation]:
+        """Return the function of each op, by its name in the protocol."""
+        return {
+            "hello": self.hello,
+            "import": self.import_compiler,
+            "probe": self.probe,
+            "compile": self.compile,
+            "load": self.load,
+            "run": self.run,
+            "outputs": self.outputs,
+            "slot": self.slot,
+            "close": self.close,
+        }
+
+    def hello(self, request: Json) -> Json:
+        self._target = request["plugin"]
+        self._device = Device.from_json(request.get("device", {}))
+        _bind(self._device.cpus)
+        sys.path += [p for p in request.get("search_path", ()) if p not in sys.path]
+        return {"pid": os.getpid(), "python": platform.python_version()}
+
+    def import_compiler(self, request: Json) -> Json:
+        compiler = self._compiler()
+        support = compiler.probe(self._device)
+        if not support.ok:
+            raise Unavailable(
+                f"{compiler.name} cannot be used here.", reason="probe", hint=support.hint
+            )
+        return {
+            "version": support.version or package_version(*compiler.packages),
+            "packages": _versions(compiler.packages),
+            "variables": _variables(compiler),
+        }
+
+    def probe(self, request: Json) -> Json:
+        return {"support": self._compiler().probe(self._device).to_json()}
+
+    def compile(self, request: Json) -> Json:
+        compiler = self._compiler()
+        workload = _workload(request)
+        _check_forms(compiler, workload)
+        options = resolve_options(compiler, request.get("options") or {})
+        self._end_program()
+        start = time.perf_counter_ns()
+        program = compiler.compile(workload, self._device, options)
+        seconds = (time.perf_counter_ns() - start) / 1e9
+        if not isinstance(program, Program):
+            raise CompileFailed(
+                f"{compiler.name} returned a {type(program).__name__}, not a Program.",
+                reason="plugin-type",
+                hint="Its compile must return an ngraphbench.plugin.Program.",
+            )
+        self._workload, self._program = workload, program
+        return {
+            "seconds": seconds,
+            "coverage": _told(program.coverage) if isinstance(program, ReportsCoverage) else None,
+            "artifact_bytes": _artifact_bytes(program),
+            "device_memory_bytes": _told(program.device_memory_bytes)
+            if isinstance(program, ReportsDeviceMemory)
+            else None,
+        }
+
+    def load(self, request: Json) -> Json:
+        program = self._built()
+        if request.get("path"):
+            arrays = read_arrays(Path(request["path"]))
+        else:
+            assert self._workload is not None
+            arrays = self._workload.input_arrays(request.get("set", "a"))
+        start = time.perf_counter_ns()
+        program.load(arrays)
+        program.sync()
+        return {"seconds": (time.perf_counter_ns() - start) / 1e9}
+
+    def run(self, request: Json) -> Json:
+        return {"ns": time_calls(self._built(), int(request.get("calls", 1)))}
+
+    def outputs(self, request: Json) -> Json:
+        arrays, described = _owned(self._built().outputs())
+        write_arrays(Path(request["path"]), arrays)
+        return {"outputs": described}
+
+    def slot(self, request: Json) -> Json:
+        return measure_slot(self._built(), request)
+
+    def close(self, request: Json) -> Json:
+        self._end_program()
+        return {}
+
+    def _compiler(self) -> Compiler:
+        if self._loaded is None:
+            if not self._target:
+                raise WorkerFailed("No hello came first.", status="failed", reason="protocol")
+            self._loaded = load_compiler(self._target)
+        return self._loaded
+
+    def _built(self) -> Program:
+        if self._program is None:
+            raise RunFailed("There is no program: compile one first.", reason="no-program")
+        return self._program
+
+    def _end_program(self) -> None:
+        program, self._program = self._program, None
+        if program is not None:
+            program.close()
+
+
+def _bind(cpus: tuple[int, ...]) -> None:
+    if not cpus or not hasattr(os, "sched_setaffinity"):
+        return
+    # numpy has started threads by now, so each thread is bound and not only this one.
+    threads = [0]
+    with suppress(OSError):
+        threads += [int(task.name) for task in Path("/proc/self/task").iterdir()]
+    try:
+        os.sched_setaffinity(0, cpus)
+    except (OSError, ValueError) as error:
+        raise Unavailable(
+            f"The worker cannot be bound to the CPUs {list(cpus)}: {error}.",
+            reason="affinity",
+            hint=f"It may use {sorted(os.sched_getaffinity(0))}.",
+        ) from error
+    for thread in threads[1:]:
+        with suppress(OSError):
+            os.sched_setaffinity(thread, cpus)
+
+
+def _workload(request: Json) -> Workload:
+    try:
+        return Workload.open(
+            Path(request["root"]),
+            batch=int(request["batch"]),
+            precision=request.get("precision", "fp32"),
+            build=_build_module,
+        )
+    except (OSError, ValueError, KeyError) as error:
+        raise WorkerFailed(
+            f"The workload {request.get('root')} at batch {request.get('batch')} cannot be"
+            f" read: {error!r}.",
+            status="failed",
+            reason="workload",
+        ) from error
+
+
+def _build_module(workload: Workload) -> Any:
+    from ngraphbench.models.modules import build_module
+
+    return build_module(workload)
+
+
+def _check_forms(compiler: Compiler, workload: Workload) -> None:
+    if set(compiler.accepts) & set(workload.forms):
+        return
+    why = f" Export to ONNX failed: {workload.export_error}" if workload.export_error else ""
+    raise Unsupported(
+        f"{compiler.name} takes {' or '.join(compiler.accepts)}; this model at batch"
+        f" {workload.batch} is there as {' and '.join(workload.forms) or 'nothing'}.{why}",
+        reason="form",
+    )
+
+
+def _versions(packages: tuple[str, ...]) -> dict[str, str]:
+    versions = {}
+    for name in packages:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    return versions
+
+
+def _variables(compiler: Compiler) -> dict[str, str]:
+    # Cache folders differ from run to run and decide nothing.
+    left_out = {*_VARIABLES_LEFT_OUT, *compiler.cache_env}
+    return {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if name not in left_out
+        and (
+            name.startswith(_VARIABLES) or name in compiler.threads_env or name == "LD_LIBRARY_PATH"
+        )
+    }
+
+
+def _told(ask: Callable[[], Any]) -> Any:
+    # What a program says of itself is extra: failing to say it must not fail the cell.
+    try:
+        return ask()
+    except Exception:
+        traceback.print_exc()
+        return None
+
+
+def _artifact_bytes(program: Program) -> int | None:
+    if not isinstance(program, SavesArtifact):
+        return None
+    folder = Path(tempfile.mkdtemp(prefix="artifact-"))
+    try:
+        _told(lambda: program.save(folder))
+        sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return sum(sizes) or None
+
+
+def _owned(outputs: Any) -> tuple[Arrays, list[Json]]:
+    if not isinstance(outputs, Mapping):
+        raise RunFailed(
+            f"outputs() returned a {type(outputs).__name__}, not a mapping of name to array.",
+            reason="outputs",
+        )
+    arrays: Arrays = {}
+    described: list[Json] = []
+    for name, value in outputs.items():
+        if not isinstance(value, np.ndarray) or value.dtype.hasobject:
+            raise RunFailed(
+                f"Output {name!r} is a {type(value).__name__}, not a numpy array of numbers.",
+                reason="outputs",
+            )
+        dtype = value.dtype.name
+        if dtype == BFLOAT16:
+            value = value.view(np.uint16)  # noqa: PLW2901
+        arrays[str(name)] = np.array(value, copy=True)
+        described.append({"name": str(name), "dtype": dtype, "shape": list(value.shape)})
+    return arrays, described
