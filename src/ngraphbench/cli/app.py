@@ -11,7 +11,6 @@ import traceback
 from collections.abc import Sequence
 from typing import Annotated
 
-import click
 import typer
 
 from ngraphbench import __version__
@@ -19,6 +18,9 @@ from ngraphbench.cli import inspecting, measuring
 from ngraphbench.errors import NGraphBenchError, SpecError, StoreError
 
 __all__ = ["app", "run"]
+
+CommandLineError = typer.BadParameter.__mro__[2]
+"""Click's base class of errors on the command line; Typer may carry a Click of its own."""
 
 EXIT_OK, EXIT_CELLS, EXIT_USER, EXIT_TOOL, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -66,7 +68,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = app(args=list(arguments), prog_name="ngb", standalone_mode=False)
         return code if isinstance(code, int) else EXIT_OK
-    except click.ClickException as error:
+    except CommandLineError as error:
         error.show(file=sys.stderr)
         return _user_error(wants_json)
     except (SpecError, StoreError) as error:
@@ -75,7 +77,7 @@ def run(arguments: Sequence[str]) -> int:
     except NGraphBenchError as error:
         _tell(str(error))
         return EXIT_TOOL
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         _tell("Interrupted. Finished epochs are kept: the same command goes on from there.")
         return EXIT_INTERRUPTED
     except BrokenPipeError:

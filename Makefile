@@ -1,0 +1,41 @@
+# One environment for everything, made on first use. PYTHON names the interpreter to start from.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check lint unit clean bench-loop bench-overhead
+
+help:  ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[all,dev]'
+	@touch $@
+
+demo: $(VENV)/.ready  ## Compare two networks over four compilers, in a few minutes
+	$(BIN)/ngb run examples/quickstart.yaml --out runs/quickstart
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: $(VENV)/.ready
+	$(BIN)/pytest -q tests/unit -m "not slow"
+
+check: lint unit  ## Lint, types, layers and the fast tests
+
+test: lint  ## Everything: lint, types, layers and all tests
+	$(BIN)/pytest tests
+
+bench-loop: $(VENV)/.ready  ## ngb bench against a plain loop, as a ratio
+	$(BIN)/python benchmarks/plain_loop.py
+
+bench-overhead: $(VENV)/.ready  ## What the client and the agent cost while a slot runs
+	$(BIN)/python benchmarks/overhead.py
+
+clean:  ## Remove the environment and caches; runs/ stays
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
