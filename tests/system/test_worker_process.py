@@ -191,7 +191,7 @@ def test_a_worker_that_never_speaks(start):
 
 
 def test_a_worker_that_speaks_nonsense(start):
-    code = "import os, sys; os.write(int(sys.argv[1]), b'hello, world\\n'); input()"
+    code = "import os, sys, time; os.write(int(sys.argv[1]), b'hello, world\\n'); time.sleep(60)"
     worker = start(command=[sys.executable, "-c", code, "{fd}"])
     with pytest.raises(WorkerFailed) as caught:
         hello(worker)

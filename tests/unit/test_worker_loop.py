@@ -75,7 +75,8 @@ def test_a_whole_conversation(ask, workload, tmp_path, monkeypatch):
     assert imported["packages"] == {"numpy": np.__version__}
     assert imported["variables"]["TVM_NUM_THREADS"] == "2"
     assert not {"NGB_SESSION", "TORCHINDUCTOR_CACHE_DIR", "PATH"} & set(imported["variables"])
-    assert ask("probe") == {"ok": True, "version": "1.5", "hint": ""}
+    support = {"ok": True, "version": "1.5", "hint": ""}
+    assert ask("probe") == {"ok": True, "support": support}
     made = ask("compile", root=str(workload), batch=2, precision="fp32", options={})
     assert made["ok"] and made["seconds"] >= 0 and made["coverage"] == {"nodes": 3}
     assert made["artifact_bytes"] is None and made["device_memory_bytes"] is None
@@ -146,6 +147,8 @@ def test_other_refusals(ask, workload):
 
 def test_a_compiler_that_is_not_usable(ask):
     hello(ask, "plugins_for_worker:Absent")
+    support = {"ok": False, "version": "", "hint": "pip install absent"}
+    assert ask("probe") == {"ok": True, "support": support}
     error = ask("import")["error"]
     assert (error["type"], error["hint"]) == ("Unavailable", "pip install absent")
 
