@@ -1,0 +1,278 @@
+"""From an experiment to sessions: which cells there are, and what is measured side by side."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ngraphbench.candidates import Candidate, Candidates, choose_candidates, version_problem
+from ngraphbench.case import Case, ModelRef, Session, canonical
+from ngraphbench.errors import SpecError
+from ngraphbench.models.sources import resolve_model
+from ngraphbench.profiles import PROFILES
+from ngraphbench.spec import Experiment, shape_combinations
+from ngraphbench.spec_errors import nearest
+from ngraphbench.spec_file import join_errors
+from ngraphbench.types import Device, Json
+
+__all__ = ["Plan", "Skipped", "estimate_s", "make_plan"]
+
+START_S = 4.0
+COMPILE_S = 8.0
+EXPORT_S = 10.0
+"""Guesses for one process, one compile and one export, for the estimate alone."""
+
+CONTROLS_PER_ROUND = 3
+"""Two canaries and the sentinel take a slot each."""
+
+
+class Skipped(NamedTuple):
+    """A cell that is not measured; it becomes a record of stage ``plan``."""
+
+    case: Case
+    status: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Every session of an experiment, and the cells that were left out."""
+
+    name: str
+    sessions: tuple[Session, ...]
+    skipped: tuple[Skipped, ...] = ()
+
+    def cases(self) -> tuple[Case, ...]:
+        """Return the cases that will be measured, in the order of the sessions."""
+        return tuple(case for session in self.sessions for case in session.cases)
+
+    def to_json(self) -> Json:
+        return {
+            "name": self.name,
+            "sessions": [
+                {"session_id": session.session_id, **session.to_json()} for session in self.sessions
+            ],
+            "skipped": [{**s._asdict(), "case": s.case.to_json()} for s in self.skipped],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Plan:
+        return cls(
+            name=data["name"],
+            sessions=tuple(Session.from_json(item) for item in data["sessions"]),
+            skipped=tuple(
+                Skipped(**{**item, "case": Case.from_json(item["case"])})
+                for item in data["skipped"]
+            ),
+        )
+
+
+def make_plan(
+    experiment: Experiment, *, base: Path, compilers: Mapping[str, str], facts: Json
+) -> Plan:
+    """Return the sessions that ``experiment`` asks for.
+
+    ``base`` is where relative paths start, ``compilers`` maps the names of plugins to
+    their targets, and ``facts`` holds threads, packages and host of each device by name.
+
+    Raises SpecError, a line for each fault, for models, compilers, options and devices
+    that do not exist.
+    """
+    if experiment.environments == "managed":
+        raise experiment.error(
+            "Managed environments are not available in this version.",
+            ("environments",),
+            reason="environments",
+            hint="Use `environments: current`.",
+        )
+    errors: list[SpecError] = []
+    devices = _devices(experiment, facts, errors)
+    models = _models(experiment, base, errors)
+    candidates = choose_candidates(experiment, compilers=compilers, models=models, errors=errors)
+    if errors:
+        raise join_errors(errors)
+    groups: dict[tuple[Any, ...], list[_Cell]] = {}
+    skipped: list[Skipped] = []
+    for cell in _cells(experiment, devices=devices, models=models, candidates=candidates):
+        found = _skip(cell, packages=facts[cell.case.device.name].get("packages", {}))
+        if found:
+            skipped.extend([found] if cell.candidate.listed else [])
+        else:
+            groups.setdefault(_group(experiment, cell.case), []).append(cell)
+    sessions = tuple(
+        _session(experiment, cells, baseline=candidates.baseline.ref.text, facts=facts)
+        for cells in groups.values()
+        if any(cell.candidate.listed for cell in cells)
+    )
+    return Plan(experiment.name, sessions, tuple(skipped))
+
+
+def estimate_s(plan: Plan) -> float:
+    """Return a rough guess of how long the plan takes, in seconds.
+
+    Measuring time comes from the profile; processes, compiles and exports are guessed.
+    """
+    total = 0.0
+    for session in plan.sessions:
+        profile = session.profile
+        rounds = profile.epochs * profile.rounds_max
+        slot_s = profile.slot_ns / 1e9
+        each_s = min(rounds * slot_s, profile.budget_ns / 1e9)
+        total += len(session.cases) * (each_s + profile.epochs * (START_S + COMPILE_S))
+        total += rounds * CONTROLS_PER_ROUND * slot_s
+    workloads = {
+        (case.model.content, canonical([case.model.inputs, case.shapes]), case.batch)
+        for case in plan.cases()
+    }
+    return total + len(workloads) * EXPORT_S
+
+
+class _Cell(NamedTuple):
+    case: Case
+    candidate: Candidate
+
+
+def _devices(experiment: Experiment, facts: Json, errors: list[SpecError]) -> list[Device]:
+    devices: list[Device] = []
+    for i, text in enumerate(experiment.devices):
+        host, _, accelerator = text.partition("/")
+        if host not in facts:
+            hint = f"{nearest(host, sorted(facts))} `ngb list devices` shows what is there."
+            message = f"There is no device {host!r}."
+            errors.append(
+                experiment.error(message, ("devices", i), reason="unknown-device", hint=hint)
+            )
+            continue
+        threads = experiment.measure.threads
+        device = Device(
+            name=host,
+            accelerator=accelerator or "cpu",
+            threads=facts[host]["threads"] if threads == "auto" else threads,
+            cpus=tuple(facts[host].get("cpus", ())),
+        )
+        if device in devices:
+            message = f"{text!r} is the same device as one before."
+            errors.append(experiment.error(message, ("devices", i), reason="duplicate"))
+        devices.append(device)
+    return devices
+
+
+def _models(experiment: Experiment, base: Path, errors: list[SpecError]) -> list[ModelRef]:
+    models: list[ModelRef] = []
+    known: dict[str, str] = {}
+    for i, entry in enumerate(experiment.models):
+        try:
+            model = resolve_model(
+                entry.model,
+                base=base,
+                label=entry.label,
+                seed=entry.seed,
+                args=entry.args,
+                checkpoint=entry.checkpoint,
+                pretrained=entry.pretrained,
+                inputs={
+                    name: given.model_dump(exclude_none=True)
+                    for name, given in entry.inputs.items()
+                },
+                inputs_file=entry.inputs_file,
+            )
+        except SpecError as error:
+            errors.append(
+                experiment.error(error.message, ("models", i), reason=error.reason, hint=error.hint)
+            )
+            continue
+        identity = canonical([model.content, model.inputs])
+        if identity in known:
+            message = f"{entry.model!r} is the same model as {known[identity]!r}."
+            hint = "List a model once; to check the noise, list a compiler twice."
+            errors.append(experiment.error(message, ("models", i), reason="duplicate", hint=hint))
+        known.setdefault(identity, entry.model)
+        models.append(model)
+    return _told_apart(models)
+
+
+def _told_apart(models: Sequence[ModelRef]) -> list[ModelRef]:
+    """Return the models with labels that differ: by source first, then by number."""
+    by_label = [model.label for model in models]
+    labels = [m.source if by_label.count(m.label) > 1 else m.label for m in models]
+    numbers = [labels[:i].count(label) + 1 for i, label in enumerate(labels)]
+    return [
+        replace(model, label=f"{label} #{number}" if number > 1 else label)
+        for model, label, number in zip(models, labels, numbers, strict=True)
+    ]
+
+
+def _cells(
+    experiment: Experiment,
+    *,
+    devices: Sequence[Device],
+    models: Sequence[ModelRef],
+    candidates: Candidates,
+) -> Iterator[_Cell]:
+    for device in devices:
+        for precision in experiment.precision:
+            for shapes in shape_combinations(experiment):
+                for model in models:
+                    for batch in experiment.batch_sizes:
+                        for candidate in candidates.of(model):
+                            case = Case(
+                                model=model,
+                                compiler=candidate.ref,
+                                device=device,
+                                batch=batch,
+                                precision=precision,
+                                shapes=shapes,
+                                replica=candidate.replica,
+                                label=candidate.label,
+                            )
+                            yield _Cell(case, candidate)
+
+
+def _skip(cell: _Cell, *, packages: Mapping[str, str]) -> Skipped | None:
+    case, candidate = cell
+    name = case.compiler.name
+    if candidate.problem:
+        return Skipped(case, "unavailable", "plugin-import", candidate.problem)
+    if case.model.kind == "onnx" and "onnx" not in candidate.accepts:
+        forms = " or ".join(candidate.accepts)
+        message = f"{name} takes {forms} models; {case.model.source} is an ONNX file."
+        return Skipped(case, "unsupported", "form", message)
+    problem = version_problem(candidate, packages)
+    if problem:
+        return Skipped(case, "unavailable", "version", problem)
+    if candidate.implicit and not candidate.installed(packages):
+        return Skipped(case, "unavailable", "not-installed", f"{name} is not installed.")
+    return None
+
+
+def _group(experiment: Experiment, case: Case) -> tuple[Any, ...]:
+    """Return what the cases of one session have in common."""
+    model = "" if "model" in experiment.interleave else canonical(case.model.to_json())
+    batch = 0 if "batch" in experiment.interleave else case.batch
+    return (case.device, case.precision, canonical(case.shapes), model, batch)
+
+
+def _session(
+    experiment: Experiment, cells: Sequence[_Cell], *, baseline: str, facts: Json
+) -> Session:
+    found = facts[cells[0].case.device.name]
+    packages: dict[str, str] = {}
+    for cell in cells:
+        packages |= cell.candidate.versions(found.get("packages", {}))
+    return Session(
+        cases=tuple(cell.case for cell in cells),
+        baseline=baseline,
+        profile=PROFILES[experiment.measure.profile],
+        limits=experiment.limits,
+        seed=experiment.seed,
+        mode=experiment.measure.mode,
+        fingerprint={
+            "host": found.get("host", ""),
+            "packages": dict(sorted(packages.items())),
+            "python": found.get("python") or platform.python_version(),
+        },
+    )

@@ -1,0 +1,164 @@
+"""The journal: one JSON record per line, only ever appended to."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ngraphbench.errors import StoreError
+from ngraphbench.records import SCHEMA_VERSION
+from ngraphbench.store.disk import append_synced
+from ngraphbench.types import Json
+
+__all__ = ["Journal"]
+
+Key: TypeAlias = tuple[str, str, str]
+
+
+class Journal:
+    """The records in the file at ``path``, which need not exist yet.
+
+    Reading never changes the file, so that a run can be looked at while it goes on. The
+    one writer cuts off a torn last line before its first append.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._known: set[Key] | None = None
+
+    def read(self) -> list[Json]:
+        """Return every record, oldest first; a torn last line is left out.
+
+        Raises StoreError, with file and line, for any other line that is not a record,
+        and for records of a newer version of this tool.
+        """
+        return self._read()[0]
+
+    def append(self, records: Sequence[Json]) -> list[Json]:
+        """Write ``records`` in one go, on disk when this returns; return those written.
+
+        A record that is there already (same kind, session and case) is left out. Numbers
+        that are not finite become null. Raises StoreError.
+        """
+        known = self._prepare()
+        fresh: list[Json] = []
+        keys: set[Key] = set()
+        for record in records:
+            if (key := _key(record)) not in known | keys:
+                keys.add(key)
+                fresh.append(record)
+        if not fresh:
+            return []
+        data = b"".join(_line(record) for record in fresh)
+        try:
+            append_synced(self.path, data)
+        except OSError as error:
+            # What reached the disk is unknown: look again before the next append.
+            self._known = None
+            raise StoreError(
+                f"The journal {self.path} cannot be written: {error.strerror}.",
+                reason="write",
+                hint="Free some space or fix the permissions, then run again to resume.",
+            ) from error
+        known |= keys
+        return fresh
+
+    def _prepare(self) -> set[Key]:
+        if self._known is None:
+            records, complete_bytes = self._read()
+            try:
+                with self.path.open("r+b") as file:
+                    file.truncate(complete_bytes)
+            except FileNotFoundError:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise StoreError(
+                    f"The journal {self.path} cannot be written: {error.strerror}.",
+                    reason="write",
+                    hint="Fix the permissions, or give another --out.",
+                ) from error
+            self._known = {_key(record) for record in records}
+        return self._known
+
+    def _read(self) -> tuple[list[Json], int]:
+        """Return the records, and the size in bytes of the lines that hold them."""
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return [], 0
+        except OSError as error:
+            raise StoreError(
+                f"The journal {self.path} cannot be read: {error.strerror}.", reason="read"
+            ) from error
+        lines = data.split(b"\n")
+        # After the last line break stands nothing, or a line that was being written.
+        lines.pop()
+        records: list[Json] = []
+        complete_bytes = 0
+        for number, line in enumerate(lines, start=1):
+            record = _record(line) if line.strip() else None
+            if record is not None:
+                self._check_version(record, number)
+                records.append(record)
+            elif line.strip():
+                if number == len(lines):
+                    break
+                raise StoreError(
+                    f"{self.path}:{number}: this line is not a record.",
+                    reason="corrupt",
+                    hint="Something else wrote to the journal; remove the line to go on.",
+                )
+            complete_bytes += len(line) + 1
+        return records, complete_bytes
+
+    def _check_version(self, record: Json, number: int) -> None:
+        version = record.get("schema_version")
+        if isinstance(version, int) and version > SCHEMA_VERSION:
+            raise StoreError(
+                f"{self.path}:{number}: a record of schema {version}; this version of"
+                f" ngraphbench reads up to {SCHEMA_VERSION}.",
+                reason="version",
+                hint="Use the version that wrote it, or a newer one.",
+            )
+
+
+def _key(record: Json) -> Key:
+    return (record["kind"], record["session_id"], record.get("case_id", ""))
+
+
+def _record(line: bytes) -> Json | None:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    is_record = isinstance(value, dict) and isinstance(value.get("kind"), str)
+    return value if is_record and isinstance(value.get("session_id"), str) else None
+
+
+def _line(record: Json) -> bytes:
+    try:
+        text = json.dumps(_plain(record), separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise StoreError(
+            f"The {record['kind']} record of session {record['session_id']} is not JSON: {error}.",
+            reason="not-json",
+        ) from error
+    return text.encode("ascii") + b"\n"
+
+
+def _plain(value: Any) -> Any:
+    """Return ``value`` with numpy scalars as Python's and non-finite numbers as None."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
