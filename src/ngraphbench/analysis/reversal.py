@@ -1,0 +1,191 @@
+"""Does the faster of two architectures stay the faster one under a compiler?
+
+Only models measured in one session can tell: their rounds are paired. Everything is a
+pure function of records and samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal, TypeAlias
+
+from ngraphbench.analysis.tables import Cell, Evidence, Group, Interval, Read
+from ngraphbench.summary import verdict as judge
+from ngraphbench.types import Json
+
+__all__ = ["Order", "Reversal", "reversals"]
+
+Order: TypeAlias = Literal["kept", "reversed", "tie", "unresolved"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reversal:
+    """The order of two models under their baseline and under one compiler.
+
+    ``under_baseline`` and ``under_compiler`` are throughput of A over throughput of B,
+    None where they were not measured side by side. ``reason`` says why an order is
+    unresolved: ``interval``, ``unpaired`` or ``untrusted``.
+    """
+
+    model_a: str
+    model_b: str
+    batch: int
+    device: str
+    precision: str
+    session_id: str
+    compiler: str
+    baseline: str
+    verdict: Order
+    reason: str = ""
+    under_baseline: Interval | None = None
+    under_compiler: Interval | None = None
+
+    @property
+    def strength(self) -> float:
+        """How far both orders are from a tie, as the smaller log ratio."""
+        ratios = (self.under_baseline, self.under_compiler)
+        return min((abs(math.log(r.estimate)) if r and r.estimate > 0 else 0.0) for r in ratios)
+
+    @property
+    def sentence(self) -> str:
+        """One sentence without a full stop, for people."""
+        where = f"under {self.compiler} at batch {self.batch}"
+        names = f"{self.model_a} and {self.model_b}"
+        if self.under_baseline is None or self.under_compiler is None:
+            return f"{names} were not measured side by side {where}"
+        verb = {
+            "reversed": f"{names} swap places {where}",
+            "kept": f"{names} keep their order {where}",
+            "tie": f"{names} tie {where} or in {self.baseline}",
+            "unresolved": f"The order of {names} is unresolved {where}",
+        }[self.verdict]
+        return (
+            f"{verb}: the first has {self.under_baseline.times} the throughput of the second "
+            f"in {self.baseline}, {self.under_compiler.times} under {self.compiler}"
+        )
+
+
+def reversals(records: Sequence[Json], sessions: Sequence[Json], read: Read) -> list[Reversal]:
+    """Return one verdict per pair of models, batch size and compiler, most decisive first.
+
+    Pairs that never stood in one session come last, as ``unresolved`` (``unpaired``).
+    """
+    evidence = Evidence(records, sessions, read)
+    pairs = [
+        pair
+        for pair in combinations(evidence.groups, 2)
+        if pair[0].model != pair[1].model and _setting(pair[0]) == _setting(pair[1])
+    ]
+    found = [
+        reversal
+        for a, b in pairs
+        if a.session_id == b.session_id
+        for reversal in _paired(evidence, a, b)
+    ]
+    settled = {_identity(reversal) for reversal in found}
+    apart: dict[tuple[object, ...], Reversal] = {}
+    for a, b in pairs:
+        if a.session_id != b.session_id:
+            for reversal in _unpaired(a, b):
+                if _identity(reversal) not in settled:
+                    apart.setdefault(_identity(reversal), reversal)
+    rank = {"reversed": 0, "kept": 1, "tie": 2, "unresolved": 3}
+    found.sort(key=lambda reversal: (rank[reversal.verdict], -reversal.strength))
+    return found + list(apart.values())
+
+
+def _setting(group: Group) -> tuple[object, ...]:
+    return group.batch, group.device, group.precision
+
+
+def _identity(reversal: Reversal) -> tuple[object, ...]:
+    models = frozenset((reversal.model_a, reversal.model_b))
+    return models, reversal.batch, reversal.device, reversal.precision, reversal.compiler
+
+
+def _ok(group: Group) -> dict[str, Cell]:
+    return {cell.label: cell for cell in group.cells if cell.measured and cell.status == "ok"}
+
+
+def _shared_compilers(a: Group, b: Group) -> list[str]:
+    """Return labels measured of both models, the baselines left out."""
+    baselines = (a.baseline, b.baseline)
+    return [label for label in _ok(a) if label in _ok(b) and label not in baselines]
+
+
+def _paired(evidence: Evidence, a: Group, b: Group) -> list[Reversal]:
+    cells_a, cells_b = _ok(a), _ok(b)
+    if a.baseline not in cells_a or b.baseline not in cells_b:
+        return []
+    baseline = _ratio(evidence, cells_a[a.baseline], cells_b[b.baseline])
+    return [
+        _judge(a, b, label, baseline, _ratio(evidence, cells_a[label], cells_b[label]))
+        if not evidence.untrusted(a.session_id)
+        else _blank(a, b, label, "untrusted")
+        for label in _shared_compilers(a, b)
+    ]
+
+
+def _unpaired(a: Group, b: Group) -> list[Reversal]:
+    return [_blank(a, b, label, "unpaired") for label in _shared_compilers(a, b)]
+
+
+_Ratio: TypeAlias = tuple[Interval, str]
+
+
+def _ratio(evidence: Evidence, a: Cell, b: Cell) -> _Ratio | None:
+    """Return throughput of ``a`` over that of ``b``, and what may be said of ``a``."""
+    comparison = evidence.compare(b, a)
+    if comparison is None:
+        return None
+    tie = evidence.profile(a.record["session_id"]).tie
+    return Interval.from_comparison(comparison), judge(comparison, tie)
+
+
+def _judge(
+    a: Group, b: Group, compiler: str, baseline: _Ratio | None, under: _Ratio | None
+) -> Reversal:
+    if baseline is None or under is None:
+        return _blank(a, b, compiler, "unpaired")
+    orders = {baseline[1], under[1]}
+    verdict: Order = "kept"
+    if "unresolved" in orders:
+        verdict = "unresolved"
+    elif "tie" in orders:
+        verdict = "tie"
+    elif len(orders) == 2:
+        verdict = "reversed"
+    reason = "interval" if verdict == "unresolved" else ""
+    return _reversal(a, b, compiler, verdict, reason, ratios=(baseline[0], under[0]))
+
+
+def _blank(a: Group, b: Group, compiler: str, reason: str) -> Reversal:
+    return _reversal(a, b, compiler, "unresolved", reason)
+
+
+def _reversal(
+    a: Group,
+    b: Group,
+    compiler: str,
+    verdict: Order,
+    reason: str,
+    *,
+    ratios: tuple[Interval | None, Interval | None] = (None, None),
+) -> Reversal:
+    return Reversal(
+        model_a=a.title,
+        model_b=b.title,
+        batch=a.batch,
+        device=a.device,
+        precision=a.precision,
+        session_id=a.session_id if a.session_id == b.session_id else "",
+        compiler=compiler,
+        baseline=" / ".join(dict.fromkeys((a.baseline, b.baseline))),
+        verdict=verdict,
+        reason=reason,
+        under_baseline=ratios[0],
+        under_compiler=ratios[1],
+    )

@@ -1,0 +1,261 @@
+"""Results on a terminal: the answer first, then the table, then what to be careful about.
+
+Whatever was not written by this package is untrusted text: it is shown as ``Text``, never
+as markup, with control characters made visible.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ngraphbench.analysis.reversal import Reversal, reversals
+from ngraphbench.analysis.tables import Cell, Evidence, Group, Read
+from ngraphbench.analysis.verdict import headline, verdicts
+from ngraphbench.records import FAILURES
+from ngraphbench.report.progress import RunProgress
+from ngraphbench.report.wording import (
+    FLAGS,
+    MARKS,
+    cautions,
+    figure,
+    first_line,
+    flags_used,
+    plus_minus,
+    session_notes,
+    shorten,
+    visible,
+)
+from ngraphbench.types import Json
+
+__all__ = ["RunProgress", "clean", "print_run", "result_table"]
+
+MARK_STYLES = {"faster": "bold cyan", "slower": "magenta", "tie": "", "unresolved": "yellow"}
+REVERSALS_SHOWN = 12
+
+
+def clean(text: object) -> str:
+    """Return untrusted text for use inside rich markup: inert, every character visible.
+
+    >>> clean("[bold]\\x1b[31m")
+    '\\\\[bold]␛[31m'
+    """
+    return escape(visible(text))
+
+
+def result_table(records: Sequence[Json], sessions: Sequence[Json], read: Read) -> RenderableType:
+    """Return a table of every cell, failures included, that fits the console it is printed on."""
+    return _ResultTable(Evidence(records, sessions, read))
+
+
+def print_run(
+    console: Console, records: Sequence[Json], sessions: Sequence[Json], read: Read
+) -> None:
+    """Print a run: headline, table, reversals, failures with their logs, notes."""
+    read = functools.cache(read)
+    evidence = Evidence(records, sessions, read)
+    orders = reversals(records, sessions, read)
+    answers = verdicts(records, sessions, read)
+    console.print(Text(visible(headline(answers, orders)), style="bold"))
+    if not evidence.cells:
+        return
+    console.print()
+    console.print(_ResultTable(evidence))
+    if len(answers) > 1:
+        _section(console, "Verdicts", [f"{v.model}: {v.sentence}" for v in answers])
+    if orders:
+        _section(console, "Order of the models", _order_lines(orders))
+    failed = [_failure(cell) for cell in evidence.cells if cell.status not in ("ok", "skipped")]
+    if failed:
+        _section(console, "Not ok", failed)
+    _section(console, "Notes", _notes(evidence))
+
+
+def _section(console: Console, title: str, lines: Sequence[str | Text]) -> None:
+    console.print()
+    console.print(Text(title, style="bold"))
+    for line in lines:
+        text = line if isinstance(line, Text) else Text(visible(line))
+        console.print(Padding(text, (0, 0, 0, 2), expand=False))
+
+
+def _order_lines(orders: Sequence[Reversal]) -> list[str]:
+    """Return the orders that can be told, and how many cannot."""
+    paired = [order for order in orders if order.reason not in ("unpaired", "untrusted")]
+    lines = [_order_line(order) for order in paired[:REVERSALS_SHOWN]]
+    hidden = len(paired) - len(lines)
+    if hidden:
+        lines.append(f"... and {hidden} more, in the page that `ngb report` writes.")
+    for reason, why in (
+        ("unpaired", "unpaired: the models were not measured in one session"),
+        ("untrusted", "untrusted: the session failed its A/A control"),
+    ):
+        count = sum(order.reason == reason for order in orders)
+        if count:
+            lines.append(f"{count} {'order' if count == 1 else 'orders'} unresolved ({why}).")
+    return lines
+
+
+def _order_line(order: Reversal) -> str:
+    where = f"{order.verdict}  batch {order.batch}, {order.compiler}"
+    ratios = (order.under_baseline, order.under_compiler)
+    factors = [f"{r.times} ({r.range})" if r else "–" for r in ratios]
+    names = f"{order.model_a} / {order.model_b}"
+    return f"{where}: {names} {factors[0]} in {order.baseline}, {factors[1]} under {order.compiler}"
+
+
+def _failure(cell: Cell) -> Text:
+    case = cell.record["case"]
+    text = Text(visible(cell.status), style=_status_style(cell))
+    where = f"  {case['model']['label']}, batch {case['batch']}, {cell.label}"
+    stage = f" ({cell.record['stage']})" if cell.record["stage"] else ""
+    text.append(visible(where + stage), style="default not bold")
+    for line in (_why(cell), cell.record["log"] and f"log: {cell.record['log']}"):
+        if line:
+            text.append("\n  " + visible(line), style="default not bold")
+    return text
+
+
+def _why(cell: Cell) -> str:
+    reason, message = cell.record["reason"], first_line(cell.record["message"])
+    return ": ".join(part for part in (reason, message) if part)
+
+
+def _notes(evidence: Evidence) -> list[str]:
+    notes = cautions(evidence) + session_notes(evidence)
+    known = [(flag, FLAGS.get(flag, "see the record")) for flag in flags_used(evidence)]
+    return notes + [f"flag {flag}: {meaning}." for flag, meaning in known]
+
+
+def _status_style(cell: Cell) -> str:
+    if cell.status in FAILURES:
+        return "bold red"
+    return "yellow" if cell.status != "ok" else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Widths:
+    """Columns that give way to the width at hand; the rest have a fixed need."""
+
+    model: int
+    compiler: int
+    status: int
+    wide: bool
+    narrow: bool
+
+    @property
+    def versus(self) -> int:
+        return 22 if self.wide else 8
+
+    @property
+    def fixed(self) -> int:
+        """What the other columns and the gaps between all of them need."""
+        batch_rate_spread = 3 + 6 + 5 if self.narrow else 5 + 7 + 6
+        return batch_rate_spread + self.versus + 2 * 6 + 1
+
+    @classmethod
+    def fit(cls, evidence: Evidence, width: int) -> _Widths:
+        bare = cls(0, 0, 0, wide=width >= 110, narrow=width < 72)
+        flexible = max(18, width - bare.fixed)
+        needs = [
+            max((len(visible(group.title)) for group in evidence.groups), default=5),
+            max((len(visible(cell.label)) for cell in evidence.cells), default=8),
+            max((len(visible(_status(cell))) for cell in evidence.cells), default=6),
+        ]
+        shares = [min(max(need, 6), flexible // 3) for need in needs]
+        for i, need in enumerate(needs):
+            spare = flexible - sum(shares)
+            shares[i] += max(0, min(need - shares[i], spare))
+        model, compiler, status = shares
+        return cls(model, compiler, status, wide=bare.wide, narrow=bare.narrow)
+
+
+class _ResultTable:
+    """Lays itself out for the width it is given."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        evidence = self._evidence
+        widths = _Widths.fit(evidence, options.max_width)
+        models = shorten((visible(group.title) for group in evidence.groups), widths.model)
+        labels = shorten((visible(cell.label) for cell in evidence.cells), widths.compiler)
+        table = _empty_table(widths, {group.baseline for group in evidence.groups})
+        last = ""
+        for group in evidence.groups:
+            table.add_section()
+            model = models[visible(group.title)]
+            _add_rows(table, group, widths, models=model if model != last else "", labels=labels)
+            last = model
+        legend = {short: full for full, short in {**models, **labels}.items() if short != full}
+        yield table
+        yield _key()
+        for short, full in legend.items():
+            yield Text(f"{short} = {full}", style="dim")
+
+
+def _empty_table(widths: _Widths, baselines: set[str]) -> Table:
+    only = visible(baselines.pop()) if len(baselines) == 1 else ""
+    versus = f"vs {only}" if 0 < len(only) <= widths.versus - 3 else "vs base"
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    narrow = widths.narrow
+    table.add_column("model", width=widths.model, no_wrap=True)
+    table.add_column("b" if narrow else "batch", justify="right", width=3 if narrow else 5)
+    table.add_column("compiler", width=widths.compiler, no_wrap=True)
+    table.add_column("/s" if narrow else "items/s", justify="right", width=6 if narrow else 7)
+    table.add_column("±", justify="right", width=5 if narrow else 6, no_wrap=True)
+    table.add_column(versus, justify="right", width=widths.versus, no_wrap=True)
+    table.add_column("status", width=widths.status, no_wrap=True)
+    return table
+
+
+def _add_rows(
+    table: Table, group: Group, widths: _Widths, *, models: str, labels: dict[str, str]
+) -> None:
+    for i, cell in enumerate(group.cells):
+        throughput = cell.throughput
+        label = Text(labels[visible(cell.label)])
+        if cell.status == "wrong":
+            label.stylize("strike")
+        table.add_row(
+            Text(models if i == 0 else "", style="bold"),
+            str(group.batch) if i == 0 else "",
+            label,
+            figure(throughput.estimate) if throughput else "–",
+            plus_minus(throughput) if throughput else "",
+            _versus(group, cell, widths.wide),
+            _status_text(cell, widths.status),
+        )
+
+
+def _versus(group: Group, cell: Cell, wide: bool) -> Text:
+    if cell.label == group.baseline:
+        return Text("baseline", style="dim")
+    speedup = cell.speedup
+    if speedup is None:
+        return Text("–")
+    spelled = f"{speedup.times} ({speedup.range})" if wide else speedup.times
+    return Text(f"{spelled} {MARKS.get(cell.mark, '')}", style=MARK_STYLES.get(cell.mark, ""))
+
+
+def _status(cell: Cell) -> str:
+    parts = (cell.status, cell.record["reason"], *cell.flags)
+    return " ".join(part for part in parts if part)
+
+
+def _status_text(cell: Cell, width: int) -> Text:
+    text = visible(_status(cell))
+    return Text(text if len(text) <= width else text[: width - 1] + "…", style=_status_style(cell))
+
+
+def _key() -> Text:
+    return Text("   ".join(f"{sign} {name}" for name, sign in MARKS.items()), style="dim")

@@ -1,0 +1,209 @@
+"""Words and figures that the terminal and the page share: marks, legends, cautions, units."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+
+from ngraphbench.analysis.tables import Evidence, Interval
+from ngraphbench.types import Json
+
+__all__ = [
+    "FLAGS",
+    "MARKS",
+    "STATUSES",
+    "cautions",
+    "figure",
+    "first_line",
+    "plus_minus",
+    "quantity",
+    "session_notes",
+    "shorten",
+    "visible",
+]
+
+MARKS = {"faster": "▲", "slower": "▼", "tie": "=", "unresolved": "?"}
+"""Signs of the verdict against the baseline; they do not rely on colour."""
+
+FLAGS = {
+    "interference": "something else used the processor; ratios stand if the A/A control passed",
+    "quota": "the container's CPU quota throttled a slot",
+    "drift": "the machine's speed moved by more than 10 %: read absolute figures as a range",
+    "throttled": "heat or power limits lowered the clock",
+    "not-steady": "speed stepped during the second half",
+    "bimodal": "two speeds, 3 % or more apart: one number does not describe it",
+    "carry-over": "the candidate before it in the round changed its speed",
+    "launch": "launches of the same program differ by more than 2 %",
+    "thread-unfair": "it used more or fewer threads than were asked for",
+    "leak": "its memory grows from round to round",
+    "denormals": "denormal numbers in weights or outputs may slow it down",
+    "few-rounds": "the budget ran out before the profile's least number of rounds",
+    "output-flood": "the program printed so much that its log was cut",
+    "untrusted": "the baseline differs from itself: nothing of the session can be trusted",
+}
+STATUSES = {
+    "ok": "measured, and its outputs are right",
+    "wrong": "its outputs are wrong, so its speed is not shown",
+    "unverifiable": "measured, but there is no dependable reference for its outputs",
+    "unstable": "measured, but not steady enough to be ranked",
+    "unsupported": "the compiler cannot do what was asked",
+    "unavailable": "not installed here, or not for this device",
+    "failed": "it raised an error",
+    "timeout": "it took longer than its limit",
+    "oom": "it needed more memory than its limit",
+    "crashed": "its process died",
+    "skipped": "not attempted",
+}
+
+
+def visible(text: object, keep: str = "") -> str:
+    """Return ``text`` with every character that could act on a screen made visible.
+
+    Control characters become their pictures, other invisible or direction-changing ones
+    become U+FFFD. Characters in ``keep`` stay.
+
+    >>> visible("a\\x1b[31mb")
+    'a␛[31mb'
+    """
+    return "".join(c if c in keep else _visible(c) for c in str(text))
+
+
+def _visible(character: str) -> str:
+    code = ord(character)
+    if code < 0x20:
+        return chr(0x2400 + code)
+    if code == 0x7F:
+        return "␡"
+    return character if character.isprintable() else "\ufffd"
+
+
+def first_line(text: object) -> str:
+    """Return the first line of ``text`` that is not blank, or an empty string."""
+    return next((line.strip() for line in str(text).splitlines() if line.strip()), "")
+
+
+def shorten(labels: Iterable[str], width: int) -> dict[str, str]:
+    """Return each label cut to ``width`` with ``…``, so that no two labels read the same.
+
+    >>> shorten(["onnxruntime:level=none", "onnxruntime:level=all"], 12)["onnxruntime:level=all"]
+    'onnxrunt…all'
+    """
+    names = list(dict.fromkeys(labels))
+    width = max(4, width)
+    for head in (width - 1, 2 * width // 3, width // 3, 0):
+        cut = {name: _cut(name, width, head) for name in names}
+        if len(set(cut.values())) == len(names):
+            return cut
+    numbered = {}
+    for number, name in enumerate(names, start=1):
+        tail = f"…{number}"
+        numbered[name] = name[: max(0, width - len(tail))] + tail
+    return numbered
+
+
+def _cut(name: str, width: int, head: int) -> str:
+    if len(name) <= width:
+        return name
+    tail = width - 1 - head
+    return name[:head] + "…" + (name[-tail:] if tail else "")
+
+
+def figure(value: float | None) -> str:
+    """Return a number to three figures, thousands apart: ``1,240``, ``63.2``, ``0.512``."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    size = abs(value)
+    if size >= 100:
+        return f"{value:,.0f}"
+    if size >= 10:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if size >= 1 else f"{value:.3g}"
+
+
+def plus_minus(interval: Interval) -> str:
+    """Return half an interval's width as ``±1.2%``."""
+    percent = interval.half_percent
+    if not math.isfinite(percent):
+        return "±?"
+    return f"±{percent:.0f}%" if percent >= 9.95 else f"±{percent:.1f}%"
+
+
+def quantity(key: str, value: object) -> str:
+    """Return a cost with its unit, which the end of ``key`` names.
+
+    >>> quantity("peak_rss_bytes", 536870912), quantity("compile_cold_s", 0.0312)
+    ('512 MiB', '31.2 ms')
+    """
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        return "–" if value is None else str(value)
+    if key.endswith("_bytes"):
+        units = ("B", "KiB", "MiB", "GiB", "TiB")
+        power = min(len(units) - 1, int(math.log(max(1.0, value), 1024)))
+        return f"{figure(value / 1024**power)} {units[power]}"
+    if key.endswith("_s"):
+        return f"{figure(value)} s" if value >= 1 else f"{figure(value * 1e3)} ms"
+    return f"{figure(float(value))} J" if key.endswith("_joules") else f"{value:g}"
+
+
+def flags_used(evidence: Evidence) -> list[str]:
+    """Return the flags that occur in the run, those with a known meaning first."""
+    used = {flag for cell in evidence.cells for flag in cell.flags}
+    used |= {flag["flag"] for s in evidence.sessions.values() for flag in s["flags"]}
+    return [flag for flag in FLAGS if flag in used] + sorted(used - set(FLAGS))
+
+
+def session_notes(evidence: Evidence) -> list[str]:
+    """Return one line per session that failed its control, was unfinished, or is flagged."""
+    notes = []
+    for session_id, session in evidence.sessions.items():
+        name = f"session {session_id}"
+        if evidence.untrusted(session_id):
+            sentinel = session.get("sentinel") or {}
+            seen = f": {figure(sentinel.get('estimate'))}x" if sentinel else ""
+            notes.append(f"{name} is untrusted: its baseline differs from itself{seen} (A/A)")
+        if session["status"] != "done":
+            notes.append(f"{name} is {session['status']}: {session['epochs_done']} epochs done")
+        flags = [f for f in session["flags"] if f["flag"] != "untrusted"]
+        notes += [f"{name}: {f['flag']} ({f['detail']})" for f in flags]
+    return notes
+
+
+def cautions(evidence: Evidence) -> list[str]:
+    """Return what the run does not tell, as sentences; those that always hold come last."""
+    cells = evidence.cells
+    said = [*_profile_cautions(evidence), *_weight_cautions({c.record["weights"] for c in cells})]
+    if any(c.status == "unverifiable" for c in cells):
+        said.append("Some outputs could not be verified; see the verification table.")
+    if len({c.record["session_id"] for c in cells if c.measured}) > 1:
+        said.append("Figures of different sessions are not paired: compare them with caution.")
+    hosts = {str(s["host"].get("cpu_model", "")) for s in evidence.sessions.values()}
+    if len(hosts) == 1:
+        said.append(f"One machine ({hosts.pop() or 'unnamed'}): others may rank differently.")
+    modes = sorted({str(s["mode"]) for s in evidence.sessions.values()})
+    if modes:
+        said.append(
+            f"Loop: {', '.join(modes)}. Inputs are hot: resident, and used again and again."
+        )
+    said.append("Speed is of these compiled files; building anew may tune them differently.")
+    return said
+
+
+def _profile_cautions(evidence: Evidence) -> list[str]:
+    claims: dict[str, Json] = {}
+    for session in evidence.sessions.values():
+        claims.setdefault(session["profile"]["name"], session["profile"])
+    return [
+        f"Claim of profile {name} ({100 * profile['confidence']:.0f} % intervals): "
+        f"{profile['claim']}."
+        for name, profile in claims.items()
+    ]
+
+
+def _weight_cautions(weights: Collection[str]) -> Sequence[str]:
+    random = sorted(text for text in weights if str(text).startswith("random"))
+    if not random:
+        return []
+    return [
+        f"Weights: {', '.join(random)}. Random weights can hide overflow and slow denormals; "
+        "they say nothing about accuracy."
+    ]

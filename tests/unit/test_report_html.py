@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from run_fixture import HOSTILE, Run, full_run, model
+
+from ngraphbench.errors import NGraphBenchError
+from ngraphbench.report.html import write_report
+
+VOID = {"meta", "br", "col", "line", "rect", "circle"}
+
+
+class Page(HTMLParser):
+    """Collects tags, links, ids and text, and checks that tags nest."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(text)
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self._open:
+            self.text += data
+
+    def values(self, name: str) -> list[str]:
+        return [attrs[name] or "" for _, attrs in self.tags if name in attrs]
+
+
+def page_of(run: Run, folder: Path, *, root: Path | None = None, title: str = "run") -> Page:
+    path = folder / "report.html"
+    write_report(path, *run.parts, title=title, root=root)
+    return Page(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    return page_of(full_run("quick"), tmp_path_factory.mktemp("run"), title=HOSTILE)
+
+
+def test_the_answer_comes_first(page: Page) -> None:
+    text = " ".join(page.text.split())
+    places = [
+        text.index(part)
+        for part in (
+            "swap places under openvino at batch 8",
+            "Throughput with its interval",
+            "One machine (Example CPU",
+        )
+    ]
+    assert places == sorted(places)
+
+
+def test_nothing_is_fetched_or_scripted(page: Page) -> None:
+    assert not {"script", "link", "img", "iframe", "object"} & {tag for tag, _ in page.tags}
+    assert not any(name.startswith("on") for _, attrs in page.tags for name in attrs)
+    assert page.values("src") == []
+    assert not any(":" in href or href.startswith("/") for href in page.values("href"))
+
+
+def test_hostile_names_are_inert_and_shown(page: Page) -> None:
+    assert HOSTILE in page.text
+    assert "\x1b" not in page.text
+    assert "\u202e" not in page.text
+    assert "evil␛[31m[bold]" in page.text
+
+
+def test_links_within_the_page_lead_somewhere(page: Page) -> None:
+    ids = page.values("id")
+    assert len(ids) == len(set(ids))
+    inner = {href[1:] for href in page.values("href") if href.startswith("#")}
+    assert inner <= set(ids)
+
+
+def test_every_number_has_its_evidence(page: Page) -> None:
+    run = full_run("quick")
+    hrefs = set(page.values("href"))
+    for record in run.records:
+        if record["measurement"]:
+            assert record["measurement"]["samples"] in hrefs
+        assert record["command"] in page.text
+    assert "javascript%3Aalert%281%29" in hrefs
+
+
+def test_failures_are_told(page: Page) -> None:
+    text = " ".join(page.text.split())
+    for part in (
+        "✕ crashed signal:SIGSEGV",
+        "The worker died while it compiled the program. See its log.",
+        "✕ wrong values",
+        "– unsupported batch-fixed",
+        "its outputs are wrong, so its speed is not shown",
+    ):
+        assert part in text
+
+
+def test_cautions_facts_and_costs_are_there(page: Page) -> None:
+    text = " ".join(page.text.split())
+    for part in (
+        "single launch: differences of 10 % and more",
+        "Random weights can hide overflow",
+        "One machine (Example CPU 7000 2-Core)",
+        "Inputs are hot",
+        "A/A control passed",
+        "512 MiB",
+        "compile, cold",
+        "PSI cpu 22 %",
+        "OMP_NUM_THREADS",
+        "eager-fp64",
+    ):
+        assert part in text
+
+
+def test_links_follow_a_page_written_elsewhere(tmp_path: Path) -> None:
+    run = full_run("quick")
+    elsewhere = tmp_path / "pages"
+    elsewhere.mkdir()
+    page = page_of(run, elsewhere, root=tmp_path / "runs" / "a b")
+    samples = run.records[0]["measurement"]["samples"]
+    assert f"../runs/a%20b/{samples}" in page.values("href")
+
+
+@pytest.mark.parametrize("log", ["../../etc/passwd", "/etc/passwd", "//example.org/x", ""])
+def test_paths_out_of_the_run_are_no_links(tmp_path: Path, log: str) -> None:
+    run = Run()
+    run.cell(run.session(), model("m"), "eager", 1, status="failed", log=log)
+    page = page_of(run, tmp_path)
+    assert not any("passwd" in href or "example" in href for href in page.values("href"))
+
+
+def test_an_empty_run_is_a_page_too(tmp_path: Path) -> None:
+    assert "Nothing was measured." in page_of(Run(), tmp_path).text
+
+
+def test_a_run_without_session_records_is_a_page_too(tmp_path: Path) -> None:
+    run = full_run("quick")
+    run.sessions.clear()
+    run.samples.clear()
+    assert "unresolved" in page_of(run, tmp_path).text
+
+
+def test_odd_values_are_shown(tmp_path: Path) -> None:
+    run = Run()
+    session = run.session(canaries={}, sentinel=None, launch_sd=None, status="interrupted")
+    record = run.cell(session, model("m\ud800"), "eager", 1, ms=10.0)
+    run.summarise()
+    record["verification"] = {**record["verification"], "max_abs": float("nan"), "tolerance": None}
+    record["summary"]["throughput_per_s"]["high"] = float("inf")
+    record["message"] = "x" * 10_000
+    page = page_of(run, tmp_path)
+    assert "No A/A control." in page.text
+    assert "is interrupted" in page.text
+
+
+def test_without_jinja2_the_cure_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(NGraphBenchError, match=r"pip install 'ngraphbench\[report\]'"):
+        write_report(tmp_path / "report.html", [], [], Run().read, title="t")
+    assert list(tmp_path.iterdir()) == []

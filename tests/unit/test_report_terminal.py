@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import io
+import threading
+
+import pytest
+from rich.console import Console
+from run_fixture import HOSTILE, Run, full_run, model
+
+from ngraphbench.profiles import PROFILES
+from ngraphbench.report.terminal import RunProgress, clean, print_run, result_table
+
+
+def screen(width: int = 80, *, terminal: bool = False) -> Console:
+    return Console(file=io.StringIO(), width=width, force_terminal=terminal, _environ={})
+
+
+def text_of(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    return full_run("quick")
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_table_fits(run: Run, width: int) -> None:
+    console = screen(width)
+    console.print(result_table(*run.parts))
+    lines = text_of(console).splitlines()
+    assert max(map(len, lines)) <= width
+    rows = [line for line in lines if "  " in line]
+    assert sum("▲" in line for line in rows) >= 5
+    assert "crash" in text_of(console)
+
+
+def test_numbers_are_whole_at_60_columns(run: Run) -> None:
+    console = screen(60)
+    console.print(result_table(*run.parts))
+    row = next(line for line in text_of(console).splitlines() if "openvino" in line)
+    number, spread, versus, mark = row.split()[3:7]
+    assert "…" not in number + spread + versus
+    assert (spread[0], versus[-1], mark) == ("±", "x", "▲")
+
+
+def test_wrong_cells_have_no_number(run: Run) -> None:
+    console = screen(100)
+    console.print(result_table(*run.parts))
+    (row,) = (line for line in text_of(console).splitlines() if "wrong values" in line)
+    assert row.split() == ["inductor", "–", "–", "wrong", "values"]
+
+
+def test_a_run_is_told_whole(run: Run) -> None:
+    console = screen()
+    print_run(console, *run.parts)
+    text = " ".join(text_of(console).split())
+    assert text.startswith("efficientnet_b0 and deit_tiny_patch16_224 swap places under openvino")
+    assert "reversed batch 8, openvino: efficientnet_b0 / deit_tiny_patch16_224" in text
+    assert "signal:SIGSEGV: The worker died while it compiled the program." in text
+    assert "log: logs/s000000000000000/" in text
+    assert PROFILES["quick"].claim in text
+    assert "Random weights can hide overflow" in text
+    assert "flag interference: something else used the processor" in text
+    assert "interference (PSI cpu 22 %)" in text
+
+
+def test_foreign_text_is_inert(run: Run) -> None:
+    console = screen(terminal=True)
+    print_run(console, *run.parts)
+    text = text_of(console)
+    assert "evil␛[31m[bold]" in text.replace("\n", "")
+    assert "\x07" not in text
+    assert "\u202e" not in text
+    assert HOSTILE in text
+
+
+def test_no_colour_without_a_terminal(run: Run) -> None:
+    console = screen()
+    print_run(console, *run.parts)
+    assert "\x1b" not in text_of(console)
+
+
+def test_clean_is_inert_in_markup() -> None:
+    console = screen(terminal=True)
+    console.print(f"{clean('[bold]x[/bold]' + chr(27) + '[31m')}", highlight=False)
+    assert text_of(console) == "[bold]x[/bold]␛[31m\n"
+
+
+def test_an_untrusted_session_is_said() -> None:
+    run = Run()
+    session = run.session(flags=[{"flag": "untrusted", "detail": "A/A"}])
+    run.cell(session, model("m"), "eager", 1, ms=10.0)
+    console = screen()
+    print_run(console, *run.summarise().parts)
+    assert "untrusted: its baseline differs from itself" in text_of(console)
+
+
+def test_nothing_measured() -> None:
+    console = screen()
+    print_run(console, [], [], Run().read)
+    assert text_of(console) == "Nothing was measured.\n"
+
+
+EVENTS = [
+    {"event": "waiting", "text": "host lock held by pid 12"},
+    {"event": "session", "index": 1, "of": 2, "title": "resnet18\x1b[31m"},
+    {"event": "phase", "phase": "compile", "text": "openvino b=8", "done": 3, "of": 16},
+    {"event": "case", "label": "inductor b=8", "status": "crashed"},
+    {
+        "event": "round",
+        "epoch": 0,
+        "epochs": 3,
+        "round": 3,
+        "rounds_max": 24,
+        "elapsed_s": 2.0,
+        "left_s": 300.0,
+    },
+    {"event": "session", "index": 2, "of": 2, "title": "[bold]vit[/bold]"},
+    {"event": "unknown"},
+    {},
+]
+
+
+def test_progress_is_drawn_without_a_thread() -> None:
+    console = screen(100, terminal=True)
+    before = threading.active_count()
+    with RunProgress(console) as progress:
+        for event in EVENTS:
+            progress.feed(event)
+            assert threading.active_count() == before
+    text = text_of(console)
+    for part in ("session 1/2", "3/16 openvino b=8", "launch 1/3, round 3/24", "crashed"):
+        assert part in text
+    assert "at most 5 min left" in text
+    assert "host lock held by pid 12" in text
+    assert "resnet18␛[31m" in text
+    assert "[bold]vit[/bold]" in text
+
+
+def test_progress_moves_only_when_fed() -> None:
+    console = screen(100, terminal=True)
+    progress = RunProgress(console)
+    progress.feed(EVENTS[1])
+    drawn = text_of(console)
+    assert text_of(console) == drawn
+    progress.close()
+    progress.close()
+
+
+def test_progress_is_silent_without_a_terminal() -> None:
+    console = screen()
+    with RunProgress(console) as progress:
+        for event in EVENTS:
+            progress.feed(event)
+    assert text_of(console) == ""
