@@ -88,9 +88,9 @@ class CaseState:
         detail = dict(error.detail) if isinstance(error, WorkerFailed) else {}
         if error.hint:
             detail["hint"] = error.hint
-        trace = getattr(error, "traceback_text", "")
-        if trace:
-            detail["traceback"] = trace
+        if error.__cause__ is not None:
+            # The worker's own traceback, where it sent one.
+            detail["cause"] = str(error.__cause__)[-4000:]
         self.detail = detail
 
     def flag(self, name: str, detail: str) -> None:

@@ -1,0 +1,80 @@
+"""Flags: each is raised by what it names, and not when quiet."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ngraphbench.session.flags import case_flags, session_flags
+from ngraphbench.summary import Comparison
+
+MIB = 2**20
+
+
+def samples(usage: np.ndarray, *, epochs: int = 1) -> dict[str, np.ndarray]:
+    count = len(usage)
+    wall = np.full(count, 100_000_000)
+    return {
+        "epoch": np.arange(count) % epochs,
+        "round": np.arange(count) // epochs,
+        "slot_ns": wall,
+        "cpu_ns": (wall * usage).astype(np.int64),
+        "calls": np.full(count, 100),
+    }
+
+
+def names(usage: np.ndarray, **more: object) -> list[str]:
+    settings = {"threads": 2, "rounds_min": 12, **more}
+    return [f["flag"] for f in case_flags(samples(usage), **settings)]  # type: ignore[arg-type]
+
+
+def test_a_quiet_candidate_has_no_flag():
+    assert names(np.full(24, 1.98)) == []
+
+
+def test_a_hog_beside_is_interference():
+    usage = np.full(24, 1.98)
+    usage[::3] = 1.4
+    assert names(usage) == ["interference"]
+
+
+def test_one_bad_slot_is_not_interference():
+    usage = np.full(24, 1.98)
+    usage[3] = 1.0
+    assert names(usage) == []
+
+
+def test_fewer_or_more_threads_than_asked_for_are_said():
+    assert names(np.full(24, 1.0)) == ["thread-unfair"]
+    assert names(np.full(24, 2.0), threads=1) == ["thread-unfair"]
+
+
+def test_too_few_rounds_are_said():
+    assert names(np.full(7, 1.98)) == ["few-rounds"]
+
+
+def test_growing_memory_is_a_leak_and_a_filled_cache_is_not():
+    growing = [100 * MIB + i * 4 * MIB for i in range(24)]
+    filled = [100 * MIB] + [400 * MIB] * 23
+    assert names(np.full(24, 1.98), rss_bytes=growing) == ["leak"]
+    assert names(np.full(24, 1.98), rss_bytes=filled) == []
+
+
+def comparison(low: float, high: float) -> Comparison:
+    return Comparison(
+        estimate=(low + high) / 2,
+        low=low,
+        high=high,
+        within_low=low,
+        within_high=high,
+        rounds=24,
+        epochs=1,
+        confidence=0.99,
+    )
+
+
+def test_session_flags():
+    calm = {"compute": {"spread": 0.02}, "memory": {"spread": 0.05}}
+    assert session_flags(canaries=calm, sentinel=comparison(0.98, 1.02), launch_sd=0.01) == []
+    wild = {"compute": {"spread": 0.3}}
+    found = session_flags(canaries=wild, sentinel=comparison(1.05, 1.1), launch_sd=0.03)
+    assert [f["flag"] for f in found] == ["drift", "untrusted", "launch"]
