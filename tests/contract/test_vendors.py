@@ -1,0 +1,192 @@
+"""What is special to one compiler: its options, its dtypes, its ways to say no."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ngraphbench.compilers.fake import FakeCompiler
+from ngraphbench.compilers.onnxruntime import OnnxRuntime
+from ngraphbench.compilers.openvino import OpenVino
+from ngraphbench.compilers.pytorch import Eager, Inductor
+from ngraphbench.errors import CompileFailed, RunFailed, Unsupported
+from ngraphbench.models.modules import build_module
+from ngraphbench.plugin import Compiler, resolve_options
+from ngraphbench.testing.workloads import fake_workload, reference_arrays
+from ngraphbench.types import Arrays, Device, TensorSpec, storage_dtype
+from ngraphbench.workload import Workload, write_arrays
+
+DEVICE = Device(threads=1)
+ONNX_COMPILERS = [OnnxRuntime(), OpenVino()]
+
+
+def _require(compiler: Compiler) -> None:
+    support = compiler.probe(DEVICE)
+    if not support.ok:
+        pytest.skip(support.hint)
+
+
+def _bits(values: Any) -> Any:
+    """Return bfloat16 bits of values that it holds exactly."""
+    return (np.asarray(values, np.float32).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def _outputs(program: Any, workload: Workload, runs: int = 1) -> Arrays:
+    program.load(workload.input_arrays("a"))
+    for _ in range(runs):
+        program.run()
+        program.sync()
+    outputs: Arrays = program.outputs()
+    return outputs
+
+
+def _torch_workload(root: Path, forward: str, dtype: str = "float32") -> Workload:
+    source = (
+        f"import torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        {forward}\n"
+    )
+    (root / "b2").mkdir()
+    (root / "net.py").write_text(source)
+    x = np.arange(8).reshape(2, 4) - 3
+    write_arrays(
+        root / "b2/inputs-a.npz", {"x": _bits(x) if dtype == "bfloat16" else x.astype(dtype)}
+    )
+    spec = TensorSpec("x", dtype, (2, 4))
+    return Workload(
+        root=root,
+        batch=2,
+        precision="fp32",
+        forms=("torch",),
+        inputs=(spec,),
+        outputs=(TensorSpec("output", dtype, (2, 4)),),
+        model={"kind": "file", "source": "net.py:Net", "path": str(root / "net.py"), "seed": 0},
+        build=build_module,
+    )
+
+
+def _onnx_workload(root: Path, op: str, *, dtype: str = "float32", **versions: int) -> Workload:
+    import onnx
+    from onnx import TensorProto, helper
+
+    (root / "b2").mkdir()
+    element = getattr(
+        TensorProto, {"float32": "FLOAT", "float64": "DOUBLE"}.get(dtype, dtype.upper())
+    )
+    info = [helper.make_tensor_value_info(name, element, [2, 4]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node(op, ["x"], ["y"])], "g", info[:1], info[1:])
+    opsets = [helper.make_opsetid("", versions.get("opset", 17))]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=versions.get("ir", 8))
+    onnx.save(model, root / "b2/model.onnx")
+    x = np.arange(8).reshape(2, 4)
+    write_arrays(
+        root / "b2/inputs-a.npz", {"x": _bits(x) if dtype == "bfloat16" else x.astype(dtype)}
+    )
+    return Workload(
+        root=root,
+        batch=2,
+        precision="fp32",
+        forms=("onnx",),
+        inputs=(TensorSpec("x", dtype, (2, 4)),),
+        outputs=(TensorSpec("y", dtype, (2, 4)),),
+    )
+
+
+@pytest.mark.parametrize("compiler", ONNX_COMPILERS, ids=lambda c: c.name)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int64", "uint8", "bool"])
+def test_dtypes_pass_through(compiler: Compiler, dtype: str, tmp_path: Path) -> None:
+    _require(compiler)
+    workload = _onnx_workload(tmp_path, "Identity", dtype=dtype)
+    program = compiler.compile(workload, DEVICE, resolve_options(compiler, {}))
+    found = _outputs(program, workload)["y"]
+    assert found.dtype == storage_dtype(dtype)
+    assert np.array_equal(found, workload.input_arrays("a")["x"])
+
+
+@pytest.mark.parametrize("compiler", ONNX_COMPILERS, ids=lambda c: c.name)
+def test_unknown_operator_is_unsupported(compiler: Compiler, tmp_path: Path) -> None:
+    _require(compiler)
+    workload = _onnx_workload(tmp_path, "NoSuchOperator")
+    with pytest.raises(Unsupported, match="NoSuchOperator") as caught:
+        compiler.compile(workload, DEVICE, resolve_options(compiler, {}))
+    assert caught.value.reason == "operator"
+
+
+@pytest.mark.parametrize("versions", [{"ir": 99}, {"opset": 99}], ids=["ir", "opset"])
+def test_newer_format_is_unsupported(versions: dict[str, int], tmp_path: Path) -> None:
+    _require(OnnxRuntime())
+    workload = _onnx_workload(tmp_path, "Relu", **versions)
+    with pytest.raises(Unsupported) as caught:
+        OnnxRuntime().compile(workload, DEVICE, {})
+    assert caught.value.reason == "model-format"
+
+
+def test_missing_provider_is_unsupported(tmp_path: Path) -> None:
+    _require(OnnxRuntime())
+    workload = _onnx_workload(tmp_path, "Relu")
+    with pytest.raises(Unsupported) as caught:
+        OnnxRuntime().compile(workload, DEVICE, {"provider": "QNNExecutionProvider"})
+    assert caught.value.reason == "provider"
+
+
+@pytest.mark.parametrize("forward", ["return x.mul_(2).relu()", "return x.relu_() + 0"])
+def test_inputs_changed_in_place_are_restored(forward: str, tmp_path: Path) -> None:
+    _require(Eager())
+    workload = _torch_workload(tmp_path, forward)
+    program = Eager().compile(workload, DEVICE, {})
+    once = _outputs(program, workload)["output"]
+    often = _outputs(program, workload, runs=5)["output"]
+    assert program.coverage()["mutates_inputs"]
+    assert np.array_equal(once, often)
+
+
+def test_torch_bfloat16_is_bits(tmp_path: Path) -> None:
+    _require(Eager())
+    workload = _torch_workload(tmp_path, "return x * 2", dtype="bfloat16")
+    found = _outputs(Eager().compile(workload, DEVICE, {}), workload)["output"]
+    assert np.array_equal(found, _bits(2 * (np.arange(8).reshape(2, 4) - 3)))
+
+
+def test_failing_module_is_told_with_its_cause(tmp_path: Path) -> None:
+    _require(Eager())
+    workload = _torch_workload(tmp_path, "raise ValueError('odd input')")
+    with pytest.raises(CompileFailed, match="ValueError: odd input"):
+        Eager().compile(workload, DEVICE, {})
+
+
+@pytest.mark.slow
+def test_inductor_counts_its_graphs(tmp_path: Path) -> None:
+    _require(Inductor())
+    workload = _torch_workload(tmp_path, "return x + 1 if x.sum() > 0 else x - 1")
+    coverage = Inductor().compile(workload, DEVICE, {}).coverage()
+    assert coverage["graphs"] == 2
+    assert coverage["graph_breaks"] == 1
+    assert not coverage["fell_back_to_eager"]
+
+
+def test_fake_runs_its_own_workload(tmp_path: Path) -> None:
+    root = fake_workload(tmp_path)
+    workload = Workload.open(root, batch=8)
+    program = FakeCompiler().compile(workload, DEVICE, {})
+    assert np.array_equal(_outputs(program, workload)["y"], reference_arrays(root, batch=8)["y"])
+
+
+@pytest.mark.parametrize("fault", ["wrong", "nan", "constant"])
+def test_fake_faults_change_the_outputs(fault: str, tmp_path: Path) -> None:
+    root = fake_workload(tmp_path)
+    workload = Workload.open(root, batch=2)
+    program = FakeCompiler().compile(workload, DEVICE, {"fault": fault})
+    found = _outputs(program, workload)["y"]
+    assert not np.array_equal(found, reference_arrays(root, batch=2)["y"])
+
+
+def test_fake_errors_are_plugin_errors(tmp_path: Path) -> None:
+    workload = Workload.open(fake_workload(tmp_path), batch=2)
+    with pytest.raises(CompileFailed):
+        FakeCompiler().compile(workload, DEVICE, {"fault": "compile-error"})
+    with pytest.raises(Unsupported):
+        FakeCompiler().compile(workload, DEVICE, {"fault": "unsupported"})
+    program = FakeCompiler().compile(workload, DEVICE, {"fault": "run-error"})
+    with pytest.raises(RunFailed):
+        _outputs(program, workload)
