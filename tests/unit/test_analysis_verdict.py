@@ -161,3 +161,14 @@ def test_headlines_without_a_reversal() -> None:
     assert headline([first, second], []).startswith("openvino is 1.5x to 2.0")
     other = replace(first, model="n", outcome="not-faster", top=("eager",), sentence="At batch 1.")
     assert headline([other, first], []) == f"For m at{first.sentence[2:]} For n at batch 1."
+
+
+def test_agreeing_batches_make_one_sentence() -> None:
+    run = Run()
+    session = run.session()
+    for batch in (1, 8):
+        for text, ms in {"eager": 20.0, "onnxruntime": 10.0, "openvino": 10.0}.items():
+            run.cell(session, model("m"), text, batch, ms=ms * batch)
+    text = headline(verdicts(*run.summarise().parts), [])
+    assert "are indistinguishable and" in text
+    assert text.endswith("faster than eager at batches 1 and 8.")

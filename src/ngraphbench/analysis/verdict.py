@@ -26,7 +26,8 @@ class Verdict:
     """The answer for one model at one batch size on one device.
 
     ``top`` are the candidates not resolved to be slower than the fastest one, fastest
-    first. ``speedup`` is the fastest one's against ``baseline`` (None: not known).
+    first; ``all_faster`` whether each of them is resolved to beat the baseline.
+    ``speedup`` is the fastest one's against ``baseline`` (None: not known).
     ``outcome``: ``faster`` a compiler beats the baseline; ``not-faster`` none does;
     ``unresolved`` the samples do not say; ``no-baseline`` the baseline has no result;
     ``alone`` nothing but the baseline has one; ``none`` nothing has.
@@ -39,6 +40,7 @@ class Verdict:
     session_id: str
     outcome: Outcome
     top: tuple[str, ...]
+    all_faster: bool
     baseline: str
     speedup: Interval | None
     single_launch: bool
@@ -82,6 +84,7 @@ def _verdict(evidence: Evidence, group: Group) -> Verdict:
         session_id=group.session_id,
         outcome=outcome,
         top=tuple(cell.label for cell in top),
+        all_faster=outcome == "faster" and _all_faster(evidence, group, top),
         baseline=group.baseline,
         speedup=speedup[0] if speedup else None,
         single_launch=single,
@@ -169,10 +172,14 @@ def _faster(evidence: Evidence, group: Group, top: Sequence[Cell], speedup: Inte
     if not others:
         among = "the fastest, " if sum(cell.ranked for cell in group.cells) > 2 else ""
         return f"{top[0].label} is {among}{factor}"
-    marks = [_speedup(evidence, group.base, cell) for cell in top]
-    if all(mark is not None and mark[1] == "faster" for mark in marks):
+    if _all_faster(evidence, group, top):
         return f"{join([top[0].label, *others])} are indistinguishable and {factor}"
     return f"{top[0].label} is {factor}; {join(others)} cannot be told apart from it"
+
+
+def _all_faster(evidence: Evidence, group: Group, top: Sequence[Cell]) -> bool:
+    marks = [_speedup(evidence, group.base, cell) for cell in top]
+    return all(mark is not None and mark[1] == "faster" for mark in marks)
 
 
 def _with_baseline_on_top(
@@ -233,16 +240,24 @@ def _merged(verdicts: Sequence[Verdict]) -> str:
     first = verdicts[0]
     outcomes = {verdict.outcome for verdict in verdicts}
     same = len({(frozenset(v.top), v.baseline) for v in verdicts}) == 1
-    where = f"in all {len(verdicts)} comparisons"
+    where = _everywhere(verdicts)
     single = " (single launch)" if any(v.single_launch for v in verdicts) else ""
     if outcomes == {"not-faster"} and len({v.baseline for v in verdicts}) == 1:
         return f"No compiler is faster than {first.baseline} {where}{single}."
     speedups = sorted((v.speedup for v in verdicts if v.speedup), key=lambda s: s.estimate)
-    if outcomes != {"faster"} or not same or len(speedups) < len(verdicts):
+    if not all(v.all_faster and v.speedup for v in verdicts) or not same:
         return ""
-    are = "is" if len(first.top) == 1 else "are"
+    are = "is" if len(first.top) == 1 else "are indistinguishable and"
     factors = f"{speedups[0].times} to {speedups[-1].times}"
     return f"{join(first.top)} {are} {factors} faster than {first.baseline} {where}{single}."
+
+
+def _everywhere(verdicts: Sequence[Verdict]) -> str:
+    """Return where all verdicts hold, such as ``at batches 1 and 8``."""
+    if len({(v.model, v.device, v.precision) for v in verdicts}) > 1:
+        return f"in all {len(verdicts)} comparisons"
+    batches = [str(batch) for batch in sorted({verdict.batch for verdict in verdicts})]
+    return f"at {'batches' if len(batches) > 1 else 'batch'} {join(batches)}"
 
 
 def _spread(verdicts: Sequence[Verdict], count: int, one_model: bool) -> list[str]:

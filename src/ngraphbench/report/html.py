@@ -38,6 +38,9 @@ from ngraphbench.types import Json
 __all__ = ["write_report"]
 
 MESSAGE_LENGTH = 4000
+WEAK_CONTROL_PERCENT = 10.0
+"""An A/A interval wider than this would hide what the run wants to tell."""
+
 COSTS = {
     "export_s": "export",
     "environment_s": "environment",
@@ -305,6 +308,7 @@ def _session(session: Json, link: Callable[[object], str]) -> Json:
         ],
         "control": control,
         "control_fails": bool(sentinel and sentinel["excludes_one"]),
+        "control_is_weak": bool(control and control.half_percent > WEAK_CONTROL_PERCENT),
         "control_href": link(sentinel["samples"]) if sentinel else "",
         "flags": session["flags"],
     }
