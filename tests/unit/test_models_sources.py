@@ -2,9 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from ngraphbench.case import ModelRef
 from ngraphbench.errors import SpecError
@@ -14,7 +15,7 @@ from ngraphbench.models.sources import resolve_model
 def tiny(scale: float = 1.0) -> onnx.ModelProto:
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 2])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 2])
-    weight = helper.make_tensor("k", TensorProto.FLOAT, [1], [scale])
+    weight = numpy_helper.from_array(np.array([scale], np.float32), "k")
     graph = helper.make_graph([helper.make_node("Mul", ["x", "k"], ["y"])], "g", [x], [y], [weight])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 

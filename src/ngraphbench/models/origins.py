@@ -4,25 +4,43 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from ngraphbench.errors import CompileFailed, NGraphBenchError
+from ngraphbench.errors import CompileFailed, NGraphBenchError, Unsupported
 from ngraphbench.models.feeds import Feed
 from ngraphbench.models.graphinputs import plan_graph_inputs
 from ngraphbench.models.inputs import InputPlan
 from ngraphbench.models.modules import WEIGHTS_FILE
 from ngraphbench.models.onnxfile import OnnxFile, bind, check_format, domains, open_onnx
-from ngraphbench.models.reference import OnnxRunner, Outputs, Reference, make_reference
+from ngraphbench.models.reference import (
+    OnnxRunner,
+    Outputs,
+    Reference,
+    make_reference,
+    relative_error,
+)
 from ngraphbench.models.torchmodel import TorchModel
 from ngraphbench.models.values import dims_of
 from ngraphbench.types import Arrays, Json
 
-__all__ = ["OnnxSource", "Source", "TorchSource"]
+__all__ = ["Bound", "OnnxSource", "Source", "TorchSource"]
 
 DYNAMIC_EXPORT_BATCH = 2
-ROW_CHECK_BYTES_MAX = 512 * 1024**2
+EXPORT_RTOL = 1e-2
+CHECKED_BYTES_MAX = 512 * 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The forms of a model at one batch size, and why one of them is not there."""
+
+    forms: tuple[str, ...]
+    export_error: str = ""
+    notes: tuple[str, ...] = ()
 
 
 class Source(ABC):
@@ -38,8 +56,8 @@ class Source(ABC):
         """Return the reference outputs; may write the bound model to ``folder``."""
 
     @abstractmethod
-    def finish(self, feed: Feed, folder: Path) -> tuple[tuple[str, ...], str]:
-        """Write what is left of the bound model; return its forms and the export error."""
+    def finish(self, feed: Feed, folder: Path, reference: Reference) -> Bound:
+        """Write what is left of the bound model, checked against its reference."""
 
     def examples(self, batch: int, *, seed: int) -> Arrays:
         """Return the model's own example inputs, if it has any."""
@@ -60,22 +78,30 @@ class OnnxSource(Source):
         self._file = open_onnx(Path(model["path"]))
         check_format(self._file.model)
         self.plan = plan_graph_inputs(self._file.model, overrides)
-        custom = domains(self._file.model)
-        self.notes = (f"custom-operators: of {', '.join(custom)}",) if custom else ()
+        self.notes = _file_notes(self._file)
 
     def reference(self, feed: Feed, folder: Path) -> Reference:
-        shapes = {spec.name: [int(dim) for dim in spec.shape] for spec in feed.specs}
-        runner = OnnxRunner(bind(self._file, shapes, folder), self._file)
+        bound = bind(self._file, _shapes(feed), folder)
+        try:
+            runner = OnnxRunner(bound, self._file)
+        except CompileFailed as error:
+            custom = domains(self._file.model)
+            if not custom:
+                raise
+            raise Unsupported(
+                f"No reference outputs: the model uses operators of {', '.join(custom)}."
+                f" {error.message}",
+                reason="operator",
+            ) from error
         return make_reference(
             runner.name, lambda arrays: runner.run(arrays, feed.specs), a=feed.a, b=feed.b
         )
 
-    def finish(self, feed: Feed, folder: Path) -> tuple[tuple[str, ...], str]:
-        return self.forms, ""
+    def finish(self, feed: Feed, folder: Path, reference: Reference) -> Bound:
+        return Bound(forms=self.forms)
 
     def row(self, feed: Feed) -> Outputs | None:
-        data = [self._file.path, *self._file.data.values()]
-        if sum(path.stat().st_size for path in data) > ROW_CHECK_BYTES_MAX:
+        if _size_bytes(self._file) > CHECKED_BYTES_MAX:
             return None
         return OnnxRunner(self._file.path, self._file).run(feed.a, feed.specs)
 
@@ -110,35 +136,43 @@ class TorchSource(Source):
     def row(self, feed: Feed) -> Outputs | None:
         return self._torch.run(feed.a, feed.specs)
 
-    def finish(self, feed: Feed, folder: Path) -> tuple[tuple[str, ...], str]:
+    def finish(self, feed: Feed, folder: Path, reference: Reference) -> Bound:
+        """Write the ONNX form: the dynamic export if it is right here, else a static one."""
+        both = ("onnx", "torch")
         try:
-            file = self._exported(feed)
-            shapes = {spec.name: [int(dim) for dim in spec.shape] for spec in feed.specs}
-            missing = {value.name for value in file.model.graph.input} ^ set(shapes)
-            if missing:
-                raise CompileFailed(
-                    f"torch.onnx (dynamo): the exported graph has other inputs: {sorted(missing)}"
-                )
-            bind(file, shapes, folder)
-        except NGraphBenchError as error:
-            return self.forms, error.message
-        return ("onnx", "torch"), ""
+            file = self._dynamic_export(feed)
+            if file is not None:
+                error, notes = _bound_error(file, feed, folder, reference)
+                if error <= EXPORT_RTOL:
+                    return Bound(forms=both, notes=notes)
+            file = self._static_export(feed)
+            error, notes = _bound_error(file, feed, folder, reference)
+        except NGraphBenchError as failure:
+            (folder / "model.onnx").unlink(missing_ok=True)
+            return Bound(forms=self.forms, export_error=failure.message)
+        if error > EXPORT_RTOL:
+            notes = (*notes, f"export-differs: the ONNX form is {error:.2g} off the module")
+        return Bound(forms=both, notes=notes)
 
-    def _exported(self, feed: Feed) -> OnnxFile:
-        """Return the dynamic export, made once; else a static one of this very batch size."""
+    def _dynamic_export(self, feed: Feed) -> OnnxFile | None:
+        """Return the export with a dynamic batch, made once; None when there is none."""
         axes = {name: axis for name, axis in self.plan.batch_axes().items() if axis is not None}
         if self._dynamic is None and axes and not self._dynamic_error:
             try:
-                self._dynamic = self._export(_resized(feed, axes), axes=axes, name="dynamic")
-            except CompileFailed as error:
+                file = self._export(_resized(feed, axes), axes=axes, name="dynamic")
+                _check_dynamic(file, axes)
+                self._dynamic = file
+            except NGraphBenchError as error:
                 self._dynamic_error = error.message
                 print(f"The export with a dynamic batch failed: {error.message}", file=sys.stderr)
-        if self._dynamic is not None:
-            return self._dynamic
+        return self._dynamic
+
+    def _static_export(self, feed: Feed) -> OnnxFile:
         if self._static_error:
             raise CompileFailed(self._static_error, reason="export")
+        dims = "_".join("x".join(map(str, spec.shape)) for spec in feed.specs)[:80]
         try:
-            return self._export(feed, axes={}, name=f"b{len(next(iter(feed.a.values()), ()))}")
+            return self._export(feed, axes={}, name=f"static_{dims}")
         except CompileFailed as error:
             self._static_error = error.message
             raise
@@ -147,6 +181,69 @@ class TorchSource(Source):
         path = self._root / "export" / name / "model.onnx"
         self._torch.export(feed.a, feed.specs, path=path, axes=axes)
         return open_onnx(path)
+
+
+def _check_dynamic(file: OnnxFile, axes: Mapping[str, int]) -> None:
+    # The exporter may fix the batch to that of its example without saying so.
+    for value in file.model.graph.input:
+        dims = value.type.tensor_type.shape.dim
+        axis = axes.get(value.name)
+        if axis is not None and dims[axis].HasField("dim_value"):
+            raise CompileFailed(
+                f"torch.onnx (dynamo): the batch was fixed to {dims[axis].dim_value}",
+                reason="export",
+            )
+
+
+def _bound_error(
+    file: OnnxFile, feed: Feed, folder: Path, reference: Reference
+) -> tuple[float, tuple[str, ...]]:
+    """Bind an export, and return how far its outputs are from the module's, with notes.
+
+    Raises CompileFailed when its inputs or outputs are not those of the module.
+    """
+    shapes = _shapes(feed)
+    for what, have, want in (
+        ("inputs", [value.name for value in file.model.graph.input], list(shapes)),
+        ("outputs", [value.name for value in file.model.graph.output], list(reference.own.arrays)),
+    ):
+        if have != want:
+            raise CompileFailed(
+                f"torch.onnx (dynamo): the graph has the {what} {have}, the module {want}",
+                reason="export",
+            )
+    path = bind(file, shapes, folder)
+    if not reference.deterministic:
+        return 0.0, ()
+    if _size_bytes(file) > CHECKED_BYTES_MAX:
+        return 0.0, ("export-unchecked: too large to run once more",)
+    try:
+        return relative_error(OnnxRunner(path, file).run(feed.a, feed.specs), reference.own), ()
+    except NGraphBenchError as error:
+        return 0.0, (f"export-unchecked: {error.message}",)
+
+
+def _shapes(feed: Feed) -> dict[str, list[int]]:
+    return {spec.name: [int(dim) for dim in spec.shape] for spec in feed.specs}
+
+
+def _size_bytes(file: OnnxFile) -> int:
+    return sum(path.stat().st_size for path in (file.path, *file.data.values()))
+
+
+def _file_notes(file: OnnxFile) -> tuple[str, ...]:
+    import onnx
+
+    notes = []
+    if custom := domains(file.model):
+        notes.append(f"custom-operators: of {', '.join(custom)}")
+    elif not file.data:
+        try:
+            onnx.checker.check_model(file.model)
+        except Exception as error:  # a runtime may still take what the checker refuses
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            notes.append(f"invalid-onnx: {lines[0][:200]}")
+    return tuple(notes)
 
 
 def _resized(feed: Feed, axes: dict[str, int]) -> Feed:

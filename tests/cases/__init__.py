@@ -1,0 +1,1 @@
+"""Models that break benchmarking tools, made when a test needs them."""
