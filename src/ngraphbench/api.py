@@ -52,20 +52,27 @@ class Run:
     @classmethod
     def open(cls, path: str | Path) -> Run:
         """Return the run in folder ``path``. Raises StoreError when there is none."""
-        RunDir.open(Path(path), create=False)
+        RunDir.open(Path(path))
         return cls(Path(path))
 
     def records(self) -> list[Json]:
         """Return the latest case record of every cell."""
-        latest = RunDir.open(self.path, create=False).latest()
-        if self.case_ids is None:
-            return latest
-        found = {record["case_id"]: record for record in latest}
-        return [found[case_id] for case_id in self.case_ids if case_id in found]
+        found = {record["case_id"]: record for record in RunDir.open(self.path).latest()}
+        wanted = found if self.case_ids is None else self.case_ids
+        return [found[case_id] for case_id in wanted if case_id in found]
+
+    def history(self) -> list[Json]:
+        """Return every case record, oldest first, also those that a retry replaced."""
+        return [
+            record
+            for record in RunDir.open(self.path).records()
+            if record["kind"] == "case"
+            and (self.case_ids is None or record["case_id"] in self.case_ids)
+        ]
 
     def sessions(self) -> list[Json]:
         """Return every session record."""
-        return RunDir.open(self.path, create=False).sessions()
+        return RunDir.open(self.path).sessions()
 
     def samples(self, relative: str) -> Samples:
         """Return the columns of a sample file, by the path its record gives."""
@@ -76,7 +83,7 @@ class Run:
         from ngraphbench.analysis.reversal import reversals
         from ngraphbench.analysis.verdict import headline, verdicts
 
-        evidence = (self.records(), self.sessions(), self.samples)
+        evidence = (self.history(), self.sessions(), self.samples)
         return headline(verdicts(*evidence), reversals(*evidence))
 
     def report(self, path: str | Path | None = None) -> Path:
@@ -84,9 +91,9 @@ class Run:
         from ngraphbench.report.html import write_report
 
         target = Path(path) if path is not None else self.path / "report.html"
-        write_report(
-            target, self.records(), self.sessions(), self.samples, title=self.path.resolve().name
-        )
+        title = self.path.resolve().name
+        evidence = (self.history(), self.sessions(), self.samples)
+        write_report(target, *evidence, title=title, root=self.path)
         return target
 
     def exit_code(self, *, strict: bool = False) -> int:

@@ -177,7 +177,7 @@ def test_a_crash_is_told(start, root, fault, reason):
 
 def test_a_crash_in_a_slot(prepared):
     worker = prepared("run:exit")
-    with pytest.raises(WorkerFailed, match="died in slot") as caught:
+    with pytest.raises(WorkerFailed, match="timed slot ended the process") as caught:
         slot(worker)
     assert caught.value.reason == "exit:3"
 
@@ -207,7 +207,7 @@ def test_a_command_that_is_not_there(start):
 def test_a_hang_meets_its_deadline(start, root):
     worker = start()
     hello(worker)
-    with pytest.raises(WorkerFailed, match=r"compile did not finish within 0\.3 s") as caught:
+    with pytest.raises(WorkerFailed, match=r"Compiling did not finish within 0\.3 s") as caught:
         compile_(worker, root, deadline_s=0.3, fault="compile:hang")
     assert (caught.value.status, caught.value.reason) == ("timeout", "deadline")
     assert proctree.state(worker.pid) == ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,7 +19,7 @@ from ngraphbench.errors import NGraphBenchError, SpecError, StoreError
 
 __all__ = ["app", "run"]
 
-CommandLineError = typer.BadParameter.__mro__[2]
+CommandLineError: Any = typer.BadParameter.__mro__[2]
 """Click's base class of errors on the command line; Typer may carry a Click of its own."""
 
 EXIT_OK, EXIT_CELLS, EXIT_USER, EXIT_TOOL, EXIT_INTERRUPTED = 0, 1, 2, 3, 130

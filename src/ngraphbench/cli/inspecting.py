@@ -35,7 +35,7 @@ def show(
     if json_:
         sys.stdout.write(json.dumps(run.records(), indent=1) + "\n")
     else:
-        print_run(Console(), run.records(), run.sessions(), run.samples)
+        print_run(Console(), run.history(), run.sessions(), run.samples)
     return run.exit_code()
 
 

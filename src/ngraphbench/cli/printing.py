@@ -23,7 +23,7 @@ __all__ = ["print_options", "print_outcome", "print_plan", "print_support"]
 def print_outcome(run: Run) -> None:
     """Print verdict, table and notes, write the report, and say where it lies."""
     console = Console()
-    print_run(console, run.records(), run.sessions(), run.samples)
+    print_run(console, run.history(), run.sessions(), run.samples)
     try:
         report = run.report()
     except NGraphBenchError as error:

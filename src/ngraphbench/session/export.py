@@ -15,7 +15,7 @@ from ngraphbench.session.verify import Reference
 from ngraphbench.types import Json, TensorSpec
 from ngraphbench.workload import INPUT_SETS, batch_folder, read_arrays
 
-__all__ = ["export_workloads", "load_references", "workload_key"]
+__all__ = ["export_key", "export_workloads", "load_references", "workload_key"]
 
 DONE = "done.json"
 CLOSE_S = 5.0
@@ -26,6 +26,11 @@ def workload_key(case: Case) -> str:
     return digest(
         [case.model.content, case.model.inputs, case.shapes, case.precision, case.device.threads]
     )[:16]
+
+
+def export_key(case: Case) -> str:
+    """Return the name of the exporter's log for a case's model."""
+    return f"export-{workload_key(case)[:8]}"
 
 
 @dataclass(slots=True)
@@ -58,7 +63,7 @@ class _Exporter:
 
     def _open(self, seed: int) -> Json:
         if self.worker is None:
-            self.worker = self.spawn(f"export-{self.case.model.content[:8]}")
+            self.worker = self.spawn(export_key(self.case))
             self.opened = None
         if self.opened is None:
             self.opened = self.worker.request(

@@ -289,7 +289,7 @@ class WorkerProcess:
             return
         self.kill()
         raise WorkerFailed(
-            f"{op} used {_mib(found_bytes)} MiB of memory; the limit is"
+            f"{_said(op)} used {_mib(found_bytes)} MiB of memory; the limit is"
             f" {_mib(self._memory_bytes)} MiB.",
             status="oom",
             reason="memory",
@@ -329,7 +329,7 @@ class WorkerProcess:
     def _raise_late(self, op: str, deadline_s: float) -> NoReturn:
         self.kill()
         raise WorkerFailed(
-            f"{op} did not finish within {deadline_s:g} s.",
+            f"{_said(op)} did not finish within {deadline_s:.3g} s.",
             status="timeout",
             reason="deadline",
             hint="Raise the time limit, if that may be a matter of patience.",
@@ -351,7 +351,7 @@ class WorkerProcess:
             if proctree.kernel_oom_kills() > self._oom_kills:
                 status, reason, hint = "oom", "kernel-oom", "Use a smaller batch or limit."
         raise WorkerFailed(
-            f"The worker died in {op} ({reason}).",
+            f"{_said(op)} ended the process: {_told(reason)}.",
             status=status,
             reason=reason,
             hint=hint,
@@ -374,6 +374,28 @@ def _reap_orphan(pid: int) -> None:
     with suppress(OSError):
         while os.waitpid(pid, os.WNOHANG)[0] == 0 and time.monotonic() < deadline:
             time.sleep(0.002)
+
+
+_SAID = {
+    "open": "Opening the model",
+    "batch": "The reference run or the export",
+    "import": "Importing the compiler",
+    "compile": "Compiling",
+    "load": "Loading inputs",
+    "run": "Running",
+    "outputs": "Reading outputs",
+    "slot": "Running in a timed slot",
+}
+
+
+def _said(op: str) -> str:
+    """Return what a worker does in ``op``, as the start of a sentence."""
+    return _SAID.get(op, f"The operation {op}")
+
+
+def _told(reason: str) -> str:
+    kind, _, value = reason.partition(":")
+    return {"exit": f"exit code {value}", "signal": f"signal {value}"}.get(kind, reason)
 
 
 def _signal_name(number: int) -> str:

@@ -13,6 +13,7 @@ from ngraphbench.case import Case, Session
 from ngraphbench.records import SCHEMA_VERSION, now_utc
 from ngraphbench.session.canary import describe
 from ngraphbench.session.conductor import SENTINEL, sentinel_case
+from ngraphbench.session.export import export_key
 from ngraphbench.session.flags import case_flags, session_flags
 from ngraphbench.session.state import CaseState, SessionState
 from ngraphbench.stats import LAUNCH_PRIOR
@@ -72,6 +73,7 @@ def _case_record(context: _Context, case: Case) -> Json:
             rss_bytes=found.rss_bytes,
         )
     name = f"{session.session_id}/{case.case_id[:16]}"
+    log = export_key(case) if found.stage == "export" else case.case_id[:16]
     return {
         "schema_version": SCHEMA_VERSION,
         "kind": "case",
@@ -97,7 +99,7 @@ def _case_record(context: _Context, case: Case) -> Json:
         "weights": found.weights,
         "environment": found.environment,
         "command": reproduce_command(case, session),
-        "log": f"logs/{name}.log",
+        "log": f"logs/{session.session_id}/{log}.log",
     }
 
 
