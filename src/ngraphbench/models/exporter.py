@@ -52,6 +52,7 @@ class Exporter:
         Raises SpecError, Unsupported, Unavailable or CompileFailed.
         """
         started = time.monotonic()
+        self._source, self._attempt = None, 0
         self._model = dict(request["model"])
         self._root = Path(request["root"])
         self._seed = int(request.get("seed", 0))

@@ -61,6 +61,7 @@ def feed_from_file(plan: InputPlan, batch: int, *, path: Path, seed: int) -> Fee
 
     Raises SpecError or Unsupported for a file that does not fit the model or the batch.
     """
+    plan.bound(batch)  # refuses a batch size that the model does not have
     a = load_user_inputs(path, plan.specs, batch)
     return _varied(plan, dims_of(plan.specs, a), a, seed=seed)
 

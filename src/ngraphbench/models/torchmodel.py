@@ -210,7 +210,10 @@ def _image_size(model: Json, module: Any) -> tuple[int, ...] | None:
         height, width = wanted if isinstance(wanted, (list, tuple)) else (wanted, wanted)
         return (int(given.get("in_chans", size[0])), int(height), int(width))
     if model["kind"] == "torchvision":
-        side = 299 if "inception_v3" in str(model["source"]) else 224
+        default = 299 if "inception_v3" in str(model["source"]) else 224
+        side = int(model.get("args", {}).get("image_size", default))
+        if ".video." in type(module).__module__:
+            return (3, 16, side, side)
         return (3, side, side)
     return None
 
