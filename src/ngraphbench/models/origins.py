@@ -115,6 +115,7 @@ class TorchSource(Source):
         self._torch = TorchModel(model)
         self._root = root
         self.plan = self._torch.plan(overrides)
+        self.notes = self._torch.notes
         self.weights = self._torch.weights
         self._torch.save_weights(root / WEIGHTS_FILE)
         self._dynamic: OnnxFile | None = None

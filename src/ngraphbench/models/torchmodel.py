@@ -35,6 +35,9 @@ class TorchModel:
         self.module, self.examples = create_module(model, pretrained=pretrained)
         if model.get("checkpoint"):
             _load_checkpoint(self.module, Path(model["checkpoint"]))
+        self.notes: tuple[str, ...] = ()
+        if model["kind"] in ("timm", "torchvision") and model.get("weights") == "random":
+            self.notes = _fill_zero_weights(self.module, seed=int(model.get("seed", 0)))
 
     @property
     def weights(self) -> str:
@@ -216,6 +219,19 @@ def _image_size(model: Json, module: Any) -> tuple[int, ...] | None:
             return (3, 16, side, side)
         return (3, side, side)
     return None
+
+
+def _fill_zero_weights(module: Any, *, seed: int) -> tuple[str, ...]:
+    """Fill matrices that start as zeros, and return a note of it."""
+    import torch
+
+    # An untrained head of zeros would make every output constant, and every check pass.
+    zeros = [(n, p) for n, p in module.named_parameters() if p.ndim in (2, 4) and not p.any()]
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for _, parameter in zeros:
+            parameter.normal_(std=0.02, generator=generator)
+    return tuple(f"zero-weights-filled: {name} starts as zeros" for name, _ in zeros[:3])
 
 
 def _load_checkpoint(module: Any, path: Path) -> None:
