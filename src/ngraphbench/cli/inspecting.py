@@ -43,7 +43,9 @@ def report(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
     html: Annotated[
         Path | None,
-        typer.Option("--html", metavar="FILE", help="Where to write it [default: DIR/report.html]"),
+        typer.Option(
+            "--html", metavar="FILE", help="Where to write it.", show_default="DIR/report.html"
+        ),
     ] = None,
 ) -> int:
     """Write the one-file HTML report of a run, from its records alone."""
@@ -61,7 +63,9 @@ def list_things(
     """List the compilers, the forms a model can take, or the devices."""
     listings = {"compilers": _compilers, "models": _models, "devices": _devices}
     if what not in listings:
-        raise SpecError(f"There is no list of {what!r}.", hint=f"Choose from {', '.join(listings)}")
+        raise SpecError(
+            f"There is no list of {what!r}.", hint=f"Choose from {', '.join(listings)}."
+        )
     if what == "compilers":
         return _compilers(json_=json_, with_options=options_)
     return listings[what](json_=json_)
@@ -124,11 +128,12 @@ MODEL_FORMS = {
 
 
 def _models(*, json_: bool) -> int:
+    from ngraphbench.cli.printing import print_terms
+
     if json_:
         sys.stdout.write(json.dumps({"models": MODEL_FORMS}, indent=1) + "\n")
         return 0
-    for form, meaning in MODEL_FORMS.items():
-        typer.echo(f"{form:<24} {meaning}")
+    print_terms(MODEL_FORMS)
     return 0
 
 
@@ -147,7 +152,7 @@ def _devices(*, json_: bool) -> int:
 
 def doctor(json_: JsonObject = False) -> int:
     """Say what works here, what does not and how to cure it, and what disturbs measurement."""
-    from ngraphbench.cli.printing import print_support
+    from ngraphbench.cli.printing import print_lines, print_support
     from ngraphbench.environments.host import disturbances, host_facts
 
     found = _supports()
@@ -158,10 +163,10 @@ def doctor(json_: JsonObject = False) -> int:
         sys.stdout.write(json.dumps(answer, indent=1) + "\n")
         return 0
     print_support(found)
-    typer.echo(
-        f"\n{host['cpu_model']}: {host['logical_cpus']} CPUs,"
+    machine = (
+        f"{host['cpu_model']}: {host['logical_cpus']} CPUs,"
         f" {(host['memory_bytes'] or 0) / 2**30:.0f} GiB, {host['os']}, kernel {host['kernel']}"
     )
-    for line in disturbing or ["Nothing seen now that would disturb measurement."]:
-        typer.echo(line)
+    quiet = "Nothing seen now that would disturb measurement."
+    print_lines(["", machine, *(disturbing or [quiet])])
     return 0

@@ -34,7 +34,8 @@ def bench(
             "--compiler",
             "-c",
             metavar="NAME[:opt=val,...]",
-            help="May be given several times [default: every compiler that works here].",
+            help="May be given several times.",
+            show_default="every compiler that works here",
         ),
     ] = None,
     batch: Annotated[
@@ -59,7 +60,7 @@ def bench(
     precision: Annotated[str, typer.Option(help="fp32, fp16 or bf16.")] = "fp32",
     threads: Annotated[
         int | None,
-        typer.Option(help="Threads per program [default: what this machine's quota allows]."),
+        typer.Option(help="Threads per program.", show_default="what this machine's quota allows"),
     ] = None,
     profile: Annotated[
         str, typer.Option(help="quick (>= 10 % differences), default (>= 3 %) or thorough.")

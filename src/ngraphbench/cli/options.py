@@ -15,7 +15,7 @@ __all__ = ["Json", "Out", "batch_list", "bench_settings"]
 Json = Annotated[bool, typer.Option("--json", help="Print case records as one JSON array.")]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", "-o", metavar="DIR", help="Run directory [default: a new one in runs/]."),
+    typer.Option("--out", "-o", metavar="DIR", help="Run directory.", show_default="one in runs/"),
 ]
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from ngraphbench.errors import NGraphBenchError
 from ngraphbench.report.terminal import clean, print_run
+from ngraphbench.report.wording import visible
 
 if TYPE_CHECKING:
     from ngraphbench.api import Run
@@ -17,7 +20,14 @@ if TYPE_CHECKING:
     from ngraphbench.plugin import Compiler
     from ngraphbench.types import Support
 
-__all__ = ["print_options", "print_outcome", "print_plan", "print_support"]
+__all__ = [
+    "print_lines",
+    "print_options",
+    "print_outcome",
+    "print_plan",
+    "print_support",
+    "print_terms",
+]
 
 
 def print_outcome(run: Run) -> None:
@@ -90,11 +100,28 @@ def print_options(compilers: Iterable[Compiler]) -> None:
     console = Console()
     for compiler in compilers:
         console.print(f"[bold]{clean(compiler.name)}[/bold]")
-        table = Table(box=None, padding=(0, 2, 0, 2), show_header=False)
         for option in compiler.options:
-            choices = "|".join(map(str, option.choices)) or option.type
+            choices = " | ".join(map(str, option.choices)) or option.type
             default = str(option.default).lower() if option.type == "bool" else option.default
-            table.add_row(
-                clean(option.name), clean(choices), f"default {default}", clean(option.help)
-            )
-        console.print(table if compiler.options else "  no options")
+            _print_term(console, f"{option.name} = {choices}   (default {default})", option.help)
+        if not compiler.options:
+            console.print("  no options")
+
+
+def print_terms(terms: Mapping[str, str]) -> None:
+    """Print what each term means, one below the other."""
+    console = Console()
+    for term, meaning in terms.items():
+        _print_term(console, term, meaning)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines, wrapped at the width of the terminal."""
+    console = Console()
+    for line in lines:
+        console.print(clean(line), highlight=False)
+
+
+def _print_term(console: Console, term: str, meaning: str) -> None:
+    console.print(Padding(Text(visible(term)), (0, 0, 0, 2), expand=False))
+    console.print(Padding(Text(visible(meaning), style="dim"), (0, 0, 0, 6), expand=False))

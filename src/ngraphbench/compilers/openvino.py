@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -215,6 +216,7 @@ def _cache_folder() -> str:
 _UNSUPPORTED = (
     ("does not support the following ONNX operations", "operator"),
     ("No conversion rule found for operations", "operator"),
+    ("Model wasn't fully converted", "operator"),
     ("is not supported in opset", "operator"),
     ("unsupported opset", "model-format"),
     ("IR version", "model-format"),
@@ -224,11 +226,21 @@ _UNSUPPORTED = (
 
 
 def _translated(error: Exception) -> Unsupported | CompileFailed:
-    text = f"openvino: {cause(error, lines=12)}"
+    text = f"openvino: {_without_places(cause(error, lines=20))}"
     for words, reason in _UNSUPPORTED:
         if words.lower() in str(error).lower():
             return Unsupported(text, reason=reason)
     return CompileFailed(text, reason="load-model")
+
+
+def _without_places(text: str) -> str:
+    """Return the vendor's message without the lines that name its own source files."""
+    head, *lines = text.splitlines()
+    places = re.compile(r"(Exception from |Check '.*' failed at |FrontEnd API failed |While )")
+    kept = [line for line in lines if not places.match(line)]
+    kind, _, first = head.partition(": ")
+    lead = [] if places.match(first) and kept else [first]
+    return f"{kind}: " + "\n".join([*lead, *kept]) if first else head
 
 
 def _port(ports: Any, name: str) -> Any:

@@ -203,6 +203,7 @@ def _row(
         "reason": record["reason"],
         "stage": record["stage"],
         "message": _message(record),
+        "hint": record["detail"].get("hint", ""),
         "failed": cell.status in FAILURES,
         "top": cell.label in answer.top and answer.outcome != "unresolved",
         "is_base": is_base,

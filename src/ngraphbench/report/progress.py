@@ -14,9 +14,11 @@ from ngraphbench.types import Json
 
 __all__ = ["RunProgress"]
 
+_TOLD_ANYWHERE = ("waiting", "note", "stopping")
+
 
 class RunProgress:
-    """Draws a run's events on stderr; prints nothing where that is not a terminal.
+    """Draws a run's events on stderr; where that is no terminal, only says why it waits or stops.
 
     ``feed`` takes the event dicts that a session sends; unknown ones are left out. There
     is no refresh thread. Use it as a context manager, or call ``close``.
@@ -41,6 +43,9 @@ class RunProgress:
     def feed(self, event: Json) -> None:
         """Take one event and draw it."""
         if not self._console.is_terminal:
+            if event.get("event") in _TOLD_ANYWHERE:
+                text = f"{event['event']}  {event.get('text', '')}"
+                self._console.print(Text(visible(text)), soft_wrap=True)
             return
         draw = getattr(self, f"_on_{event.get('event')}", None)
         if draw is None:

@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich import box
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from ngraphbench.analysis.reversal import Reversal, reversals
-from ngraphbench.analysis.tables import Cell, Evidence, Group, Read
+from ngraphbench.analysis.tables import Cell, Evidence, Read
+from ngraphbench.analysis.tables import Group as CellGroup
 from ngraphbench.analysis.verdict import headline, verdicts
 from ngraphbench.records import FAILURES
 from ngraphbench.report.progress import RunProgress
@@ -73,18 +74,21 @@ def print_run(
         _section(console, "Verdicts", [f"{v.model}: {v.sentence}" for v in answers])
     if orders:
         _section(console, "Order of the models", _order_lines(orders))
-    failed = [_failure(cell) for cell in evidence.cells if cell.status not in ("ok", "skipped")]
-    if failed:
-        _section(console, "Not ok", failed)
+    failures = _failures(evidence.cells)
+    if failures:
+        _section(console, "Not ok", failures)
     _section(console, "Notes", _notes(evidence))
 
 
-def _section(console: Console, title: str, lines: Sequence[str | Text]) -> None:
+def _section(console: Console, title: str, lines: Sequence[RenderableType]) -> None:
     console.print()
     console.print(Text(title, style="bold"))
     for line in lines:
-        text = line if isinstance(line, Text) else Text(visible(line))
-        console.print(Padding(text, (0, 0, 0, 2), expand=False))
+        console.print(_indented(Text(visible(line)) if isinstance(line, str) else line))
+
+
+def _indented(inner: RenderableType) -> Padding:
+    return Padding(inner, (0, 0, 0, 2), expand=False)
 
 
 def _order_lines(orders: Sequence[Reversal]) -> list[str]:
@@ -112,16 +116,29 @@ def _order_line(order: Reversal) -> str:
     return f"{where}: {names} {factors[0]} in {order.baseline}, {factors[1]} under {order.compiler}"
 
 
-def _failure(cell: Cell) -> Text:
-    case = cell.record["case"]
+def _failures(cells: Sequence[Cell]) -> list[RenderableType]:
+    """Return what went wrong, once where all compilers of a model and batch share it."""
+    shared: dict[tuple[object, ...], list[Cell]] = {}
+    for cell in cells:
+        if cell.status not in ("ok", "skipped"):
+            case, record = cell.record["case"], cell.record
+            place = (record["session_id"], case["model"]["label"], case["batch"])
+            what = (cell.status, record["stage"], record["reason"], record["message"])
+            shared.setdefault((*place, *what), []).append(cell)
+    return [_failure(same) for same in shared.values()]
+
+
+def _failure(cells: Sequence[Cell]) -> Group:
+    cell, record = cells[0], cells[0].record
+    case = record["case"]
     text = Text(visible(cell.status), style=_status_style(cell))
-    where = f"  {case['model']['label']}, batch {case['batch']}, {cell.label}"
-    stage = f" ({cell.record['stage']})" if cell.record["stage"] else ""
+    labels = ", ".join(other.label for other in cells)
+    where = f"  {case['model']['label']}, batch {case['batch']}, {labels}"
+    stage = f" ({record['stage']})" if record["stage"] else ""
     text.append(visible(where + stage), style="default not bold")
-    for line in (_why(cell), cell.record["log"] and f"log: {cell.record['log']}"):
-        if line:
-            text.append("\n  " + visible(line), style="default not bold")
-    return text
+    logs = dict.fromkeys(other.record["log"] for other in cells if other.record["log"])
+    lines = [_why(cell), record["detail"].get("hint", ""), *(f"log: {log}" for log in logs)]
+    return Group(text, *(_indented(Text(visible(line))) for line in lines if line))
 
 
 def _why(cell: Cell) -> str:
@@ -219,7 +236,7 @@ def _empty_table(widths: _Widths, baselines: set[str]) -> Table:
 
 
 def _add_rows(
-    table: Table, group: Group, widths: _Widths, *, models: str, labels: dict[str, str]
+    table: Table, group: CellGroup, widths: _Widths, *, models: str, labels: dict[str, str]
 ) -> None:
     for i, cell in enumerate(group.cells):
         throughput = cell.throughput
@@ -237,7 +254,7 @@ def _add_rows(
         )
 
 
-def _versus(group: Group, cell: Cell, wide: bool) -> Text:
+def _versus(group: CellGroup, cell: Cell, wide: bool) -> Text:
     if cell.label == group.baseline:
         return Text("baseline", style="dim")
     speedup = cell.speedup
