@@ -286,18 +286,13 @@ class CompilerContract:
             pytest.skip("Threads are seen through /proc, which is not here.")
         root = write_workload(tmp_path / "heavy", self.heavy, batches=(HEAVY_BATCH,))
         for threads in (1, 2):
-            answer = observe.ask(
-                self.compiler,
-                "threads",
-                variables=dict.fromkeys(self.compiler.threads_env, str(threads)),
-                root=str(root),
-                batch=HEAVY_BATCH,
-                threads=threads,
-                options=self._resolved(heavy=True),
-            )
-            assert answer["busy"] == threads, (
-                f"Asked for {threads} threads, {answer['busy']} were busy."
-            )
+            busy = 0
+            # On a busy machine a pool's helpers may find nothing left to do: look again.
+            for _ in range(TIMING_ATTEMPTS):
+                busy = self._busy_threads(root, threads)
+                if busy >= threads:
+                    break
+            assert busy == threads, f"Asked for {threads} threads, {busy} were busy."
 
     def test_precision_asked_for_is_executed(self, tmp_path: Path) -> None:
         root = write_workload(tmp_path / "heavy", self.heavy, batches=(HEAVY_BATCH,))
@@ -346,6 +341,18 @@ class CompilerContract:
     def _roots(self, folder: Path) -> Iterator[Path]:
         for model in self.models:
             yield write_workload(folder / model, model, batches=self.batches)
+
+    def _busy_threads(self, root: Path, threads: int) -> int:
+        answer = observe.ask(
+            self.compiler,
+            "threads",
+            variables=dict.fromkeys(self.compiler.threads_env, str(threads)),
+            root=str(root),
+            batch=HEAVY_BATCH,
+            threads=threads,
+            options=self._resolved(heavy=True),
+        )
+        return int(answer["busy"])
 
     @contextmanager
     def _program(

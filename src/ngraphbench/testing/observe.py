@@ -36,8 +36,10 @@ __all__ = [
     "time_runs",
 ]
 
-BUSY_SHARE = 0.15
+# Idle threads were seen at exactly zero, helpers that lose every race for work at 2 percent.
+BUSY_SHARE = 0.01
 SKIPPED_SHARE = 0.3
+SETTLE_S = 0.3
 OBSERVED_S = 0.4
 TASKS = Path("/proc/self/task")
 
@@ -80,13 +82,10 @@ def child_processes() -> set[int]:
 
 def busy_threads(program: Program) -> int:
     """Return how many threads do a real share of the program's work."""
-    end_s = time.monotonic() + OBSERVED_S
-    time_runs(program, 3)
+    # Libraries start their pools spinning when they are imported; let that end first.
+    _run_for(program, SETTLE_S)
     before = _cpu_ns()
-    runs = 0
-    while time.monotonic() < end_s or runs < 10:
-        time_runs(program, 1)
-        runs += 1
+    _run_for(program, OBSERVED_S)
     spent = [after - before.get(task, 0) for task, after in _cpu_ns().items()]
     most = max(spent, default=0)
     return sum(1 for value in spent if value > BUSY_SHARE * most)
@@ -157,6 +156,14 @@ def ask(
         raise RuntimeError(f"The observing process failed:\n{done.stderr[-3000:]}")
     answer: Json = json.loads(done.stdout.splitlines()[-1])
     return answer
+
+
+def _run_for(program: Program, duration_s: float) -> None:
+    end_s = time.monotonic() + duration_s
+    runs = 0
+    while time.monotonic() < end_s or runs < 10:
+        time_runs(program, 1)
+        runs += 1
 
 
 def _cpu_ns() -> dict[str, int]:
