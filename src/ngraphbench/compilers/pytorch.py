@@ -41,6 +41,32 @@ Call = Callable[..., Any]
 Warm = TypeVar("Warm", bound="TorchProgram")
 
 
+class _Inference:
+    """Inference mode, for as long as any program is open.
+
+    Entering it anew in every run would cost a small model half of its time, and a user's
+    own loop does not pay that either.
+    """
+
+    def __init__(self) -> None:
+        self._programs = 0
+        self._mode: Any = None
+
+    def enter(self) -> None:
+        if self._programs == 0:
+            self._mode = importlib.import_module("torch").inference_mode()
+            self._mode.__enter__()
+        self._programs += 1
+
+    def leave(self) -> None:
+        self._programs -= 1
+        if self._programs == 0:
+            self._mode.__exit__(None, None, None)
+
+
+_INFERENCE = _Inference()
+
+
 class TorchProgram(Program):
     """A module, compiled or not, with its inputs as resident tensors."""
 
@@ -55,11 +81,17 @@ class TorchProgram(Program):
         self._pairs: list[tuple[Any, Any]] = []
         self._result: Any = None
         self.mutates_inputs = False
+        _INFERENCE.enter()
 
     def load(self, inputs: Arrays) -> None:
         check_open(self._call, name="torch")
         check_inputs(self._specs, inputs)
-        tensors = {s.name: _tensor(inputs[s.name], spec=s, cast=self._float) for s in self._specs}
+        with importlib.import_module("torch").inference_mode(False):
+            # Made in inference mode they would not count writes, which ``warm`` looks for.
+            tensors = {
+                spec.name: _tensor(inputs[spec.name], spec=spec, cast=self._float)
+                for spec in self._specs
+            }
         self._args, self._kwargs = arrange_inputs(self._module, tensors)
         self._pairs = []
         if self.mutates_inputs:
@@ -67,16 +99,14 @@ class TorchProgram(Program):
         self._result = None
 
     def run(self) -> None:
-        import torch
-
-        if self._call is None:
+        call = self._call
+        if call is None:
             check_open(None, name="torch")
             return
         try:
-            with torch.inference_mode():
-                for tensor, pristine in self._pairs:
-                    tensor.copy_(pristine)
-                self._result = self._call(*self._args, **self._kwargs)
+            for tensor, pristine in self._pairs:
+                tensor.copy_(pristine)
+            self._result = call(*self._args, **self._kwargs)
         except Exception as error:
             raise RunFailed(f"The module raised {cause(error)}", reason="run") from error
 
@@ -90,6 +120,8 @@ class TorchProgram(Program):
         }
 
     def close(self) -> None:
+        if self._call is not None:
+            _INFERENCE.leave()
         self._call = self._module = self._result = None
         self._args, self._kwargs, self._pairs = (), {}, []
 
