@@ -67,6 +67,9 @@ def run(arguments: Sequence[str]) -> int:
     wants_json = "--json" in arguments
     try:
         code = app(args=list(arguments), prog_name="ngb", standalone_mode=False)
+        if code == EXIT_INTERRUPTED:
+            # Typer swallows Ctrl-C and returns this code for it.
+            raise KeyboardInterrupt
         return code if isinstance(code, int) else EXIT_OK
     except CommandLineError as error:
         error.show(file=sys.stderr)
@@ -80,10 +83,6 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         _tell("Interrupted. Finished epochs are kept: the same command goes on from there.")
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output went away (a pager, head): nothing to tell it.
-        sys.stderr.close()
-        return EXIT_OK
     except Exception:
         traceback.print_exc()
         _tell("This is a fault of ngraphbench: please report it with the lines above.")

@@ -11,6 +11,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
@@ -19,7 +20,7 @@ from ngraphbench import __version__
 from ngraphbench.analysis.reversal import Reversal, reversals
 from ngraphbench.analysis.tables import Cell, Evidence, Group, Interval, Read
 from ngraphbench.analysis.verdict import Verdict, headline_sentences, verdicts
-from ngraphbench.errors import NGraphBenchError
+from ngraphbench.errors import NGraphBenchError, StoreError
 from ngraphbench.records import FAILURES
 from ngraphbench.report.wording import (
     FLAGS,
@@ -68,16 +69,25 @@ def write_report(
 ) -> None:
     """Write the page to ``path``; ``root`` is the run directory (by default the page's own).
 
-    The page appears whole or not at all. Raises NGraphBenchError without jinja2.
+    The page appears whole or not at all. Raises StoreError when it cannot be written, and
+    NGraphBenchError without jinja2.
     """
     home = os.path.relpath(root or path.parent, path.parent)
     page = _page(records, sessions, functools.cache(read), title=title, home=home)
+    text = _render(page)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        unfinished.write_text(_render(page), encoding="utf-8")
+        unfinished.write_text(text, encoding="utf-8")
         unfinished.replace(path)
+    except OSError as error:
+        raise StoreError(
+            f"The report {path} cannot be written: {error.strerror}.",
+            reason="write",
+            hint="Give a file in a folder that is there, with --html.",
+        ) from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
 
 
 def _render(page: Json) -> str:
