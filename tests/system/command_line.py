@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ngraphbench.types import Json
 
-__all__ = ["Done", "ngb", "records"]
+__all__ = ["Done", "ngb", "records", "write_model"]
 
 Done = subprocess.CompletedProcess
 PATIENCE_S = 420.0
@@ -57,11 +59,30 @@ def records(done: Done[str]) -> list[Json]:
     return found
 
 
+def write_model(path: Path, *, batch: int | str = "N", size: int = 8) -> None:
+    """Write an ONNX model of one MatMul."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    weights = np.random.default_rng(0).standard_normal((size, size)).astype(np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, size])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, size])],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    opset = helper.make_opsetid("", 17)
+    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=8), str(path))
+
+
 def _shorten() -> None:
     from ngraphbench.profiles import MS, PROFILES
 
-    quick = PROFILES["quick"]
-    PROFILES["quick"] = dataclasses.replace(quick, rounds_min=2, rounds_max=3, slot_ns=5 * MS)
+    for name, epochs in (("quick", 1), ("default", 2)):
+        PROFILES[name] = dataclasses.replace(
+            PROFILES[name], epochs=epochs, rounds_min=3, rounds_max=4, slot_ns=5 * MS
+        )
 
 
 if __name__ == "__main__":

@@ -8,9 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-from command_line import ngb, records
+from command_line import ngb, records, write_model
 
 import ngraphbench
 
@@ -51,22 +50,6 @@ def finished(folder: Path) -> Path:
     assert "onnxruntime" in table.stdout and "items/s" in table.stdout
     assert_fits(table.stdout, but=("Report: ",))
     return run
-
-
-def write_model(path: Path, *, batch: int | str = "N") -> None:
-    import onnx
-    from onnx import TensorProto, helper, numpy_helper
-
-    weights = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
-    graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["y"])],
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 8])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, 8])],
-        [numpy_helper.from_array(weights, "w")],
-    )
-    opset = helper.make_opsetid("", 17)
-    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=8), str(path))
 
 
 def assert_fits(text: str, *, but: tuple[str, ...] = ()) -> None:

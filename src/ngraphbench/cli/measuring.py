@@ -93,7 +93,7 @@ def bench(
         mode=mode,
         seed=seed,
     )
-    entries = options.model_entries(models, input_ or [], inputs)
+    entries = options.model_entries(models, input_ or [], inputs, seed=seed)
     batches = options.batch_list(batch)
     experiment = api.bench_experiment(
         entries,

@@ -67,13 +67,13 @@ def _shape(text: str) -> tuple[str, list[list[int | str]]]:
 
 
 def model_entries(
-    models: Sequence[str], inputs: Sequence[str], inputs_file: Path | None
+    models: Sequence[str], inputs: Sequence[str], inputs_file: Path | None, *, seed: int = 0
 ) -> list[dict[str, Any]]:
     """Return the models as entries of an experiment file, each with the user's inputs."""
     from ngraphbench.models.inputs import parse_input_option
 
     overrides = dict(parse_input_option(text) for text in inputs)
-    entry: dict[str, Any] = {}
+    entry: dict[str, Any] = {"seed": seed}
     if overrides:
         entry["inputs"] = overrides
     if inputs_file is not None:

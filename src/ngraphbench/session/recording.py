@@ -211,6 +211,12 @@ def reproduce_command(case: Case, session: Session) -> str:
         words += ["--input", _input_text(name, override)]
     if case.model.inputs_file:
         words += ["--inputs", case.model.inputs_file]
+    for name, shape in case.shapes.items():
+        words += ["--shape", f"{name}={'x'.join(map(str, shape))}"]
+    if session.mode != "sync":
+        words += ["--mode", session.mode]
+    if session.seed:
+        words += ["--seed", str(session.seed)]
     return shlex.join(words)
 
 
