@@ -8,16 +8,19 @@ workers, so that it holds for as long as any of them lives.
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import json
 import os
 import secrets
+import select
 import shutil
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -42,6 +45,9 @@ __all__ = ["RECORDS", "host_lock", "main", "run", "spool_folder"]
 RECORDS = "records.jsonl"
 LOCK_NAME = "ngraphbench-host.lock"
 EXIT_INTERRUPTED = 130
+LOCK_EVERY_S = 0.5
+
+_PR_SET_PDEATHSIG = 1
 
 
 def spool_folder(run: Path, session: Session) -> Path:
@@ -50,25 +56,46 @@ def spool_folder(run: Path, session: Session) -> Path:
 
 
 @contextmanager
-def host_lock(emit: Emit) -> Iterator[int]:
+def host_lock(emit: Emit, stop: Callable[[], bool] = lambda: False) -> Iterator[int]:
     """Hold the lock that lets one measurement run on this machine; yields its descriptor.
 
-    Waits for the holder, and tells ``emit`` who that is.
+    Waits for the holder, and tells ``emit`` who that is. Raises KeyboardInterrupt when
+    ``stop()`` comes true meanwhile.
     """
-    path = Path(tempfile.gettempdir()) / LOCK_NAME
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    descriptor = _open_lock(Path(tempfile.gettempdir()) / LOCK_NAME)
+    told = False
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(descriptor, 64, 0).decode("ascii", "replace").strip()
-            emit({"event": "waiting", "text": f"another measurement runs here ({holder})"})
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        while not _locked(descriptor):
+            if stop():
+                raise KeyboardInterrupt
+            if not told:
+                holder = os.pread(descriptor, 64, 0).decode("ascii", "replace").strip()
+                emit({"event": "waiting", "text": f"another measurement runs here ({holder})"})
+                told = True
+            time.sleep(LOCK_EVERY_S)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"pid {os.getpid()}".encode("ascii"), 0)
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _open_lock(path: Path) -> int:
+    with suppress(FileNotFoundError):
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+    with suppress(OSError):
+        # Whoever measures here next may be another user, and the umask another one's too.
+        os.fchmod(descriptor, 0o666)
+    return descriptor
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @dataclass(slots=True)
@@ -101,13 +128,15 @@ def run(message: str, *, emit: Emit, stop: Callable[[], bool] = lambda: False) -
     done = spool / RECORDS
     if done.exists():
         return done.read_text(encoding="utf-8")
-    with host_lock(emit) as lock_fd, _guarded() as token:
+    with host_lock(emit, stop) as lock_fd, _guarded() as token:
         site = Site(folder, spool, build_kit(spool), token, lock_fd)
+        if not site.state.exists():
+            # The first launch says what a cold compile costs: no caches of a broken-off one.
+            shutil.rmtree(site.work(""), ignore_errors=True)
         conductor = Conductor(session, site, _spawner(site, session), emit, stop)
-        finished = conductor.run()
-        shutil.rmtree(spool / "work", ignore_errors=True)
-    if not finished:
-        return json.dumps({"finished": False, "records": [], "deferred": []})
+        if not conductor.run():
+            return json.dumps({"finished": False, "records": [], "deferred": []})
+        shutil.rmtree(site.work(""), ignore_errors=True)
     records = make_records(
         session, conductor.state, read=lambda key: _samples(site, key), host=host_facts()
     )
@@ -169,11 +198,12 @@ def _spawner(site: Site, session: Session) -> Spawn:
 
 def main(arguments: list[str]) -> int:
     """Return the exit code: 0 finished, 130 interrupted, 3 the tool failed."""
-    message = Path(arguments[0]).read_text(encoding="utf-8")
-    events = os.fdopen(int(arguments[1]), "w", encoding="utf-8")
     stop = Stop()
     signal.signal(signal.SIGINT, stop.ask)
     signal.signal(signal.SIGTERM, stop.ask)
+    message = Path(arguments[0]).read_text(encoding="utf-8")
+    _die_with_client(int(arguments[1]))
+    events = os.fdopen(int(arguments[1]), "w", encoding="utf-8")
 
     def emit(event: Json) -> None:
         _tell(events, event)
@@ -183,10 +213,22 @@ def main(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except NGraphBenchError as error:
+        print(error, file=sys.stderr, flush=True)
         emit({"event": "failed", "message": str(error)})
         return 3
     emit({"event": "done", "finished": outcome["finished"]})
     return 0 if outcome["finished"] else EXIT_INTERRUPTED
+
+
+def _die_with_client(events: int) -> None:
+    """End this process when its parent ends; the guard then ends what it has started."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    # The client may have been gone before that call: then nobody reads events any more.
+    poll = select.poll()
+    poll.register(events, 0)
+    if any(seen & select.POLLERR for _, seen in poll.poll(0)):
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _tell(events: IO[str], event: Json) -> None:
@@ -194,7 +236,7 @@ def _tell(events: IO[str], event: Json) -> None:
         events.write(json.dumps(event) + "\n")
         events.flush()
     except BrokenPipeError:
-        # The client is gone; the death signal or the guard ends this process.
+        # The client is gone: the death signal ends this process.
         return
 
 

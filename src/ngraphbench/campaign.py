@@ -42,6 +42,9 @@ class Campaign:
         Raises Interrupted when the user stops it, ClusterError when the agent dies twice
         in one session; whatever was finished is in the journal.
         """
+        for session_id in self.directory.finished_sessions():
+            # Left where a client was killed right after its commit.
+            shutil.rmtree(self.directory.path / "spool" / session_id, ignore_errors=True)
         self.directory.append([skip_record(*skip) for skip in self.plan.skipped])
         sessions = self._sessions()
         for index, session in enumerate(sessions):

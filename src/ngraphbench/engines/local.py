@@ -9,9 +9,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
-from ngraphbench.agent import RECORDS, spool_folder
+from ngraphbench.agent import EXIT_INTERRUPTED, RECORDS, spool_folder
 from ngraphbench.case import Session
 from ngraphbench.engines.base import Interrupted
 from ngraphbench.environments.host import default_threads, host_id
@@ -28,6 +30,7 @@ class LocalEngine:
 
     def __init__(self, packages: Iterable[str] = ()) -> None:
         self._packages = sorted(set(packages))
+        self._stopped = False
 
     def devices(self) -> Json:
         """Return the facts of this machine under the name ``local``."""
@@ -42,14 +45,19 @@ class LocalEngine:
         }
 
     def submit(self, session: Session, run: Path, emit: Callable[[Json], None]) -> Json:
-        """Return the session's outcome. Raises Interrupted or ClusterError."""
+        """Return the session's outcome. Raises Interrupted or ClusterError.
+
+        An interrupt in the last launch of a session lets it finish; the next one is not begun.
+        """
+        if self._stopped:
+            raise Interrupted
         spool = spool_folder(run, session)
         spool.mkdir(parents=True, exist_ok=True)
         message = spool / "message.json"
         message.write_text(json.dumps({"run": str(run), "session": session.to_json()}))
-        code = _run_agent(message, spool / "agent.log", emit)
+        code, self._stopped = _run_agent(message, spool / "agent.log", emit)
         outcome = spool / RECORDS
-        if code == 130:
+        if code == EXIT_INTERRUPTED or (self._stopped and not outcome.exists()):
             raise Interrupted
         if not outcome.exists():
             tail = (spool / "agent.log").read_text(errors="replace").strip().splitlines()[-15:]
@@ -68,8 +76,11 @@ def _exit_text(code: int) -> str:
     return f"exit code {code}"
 
 
-def _run_agent(message: Path, log: Path, emit: Callable[[Json], None]) -> int:
-    """Return the agent's exit code. Ctrl-C is passed on: once to finish the slot, twice to stop."""
+def _run_agent(message: Path, log: Path, emit: Callable[[Json], None]) -> tuple[int, bool]:
+    """Return the agent's exit code, and whether the user stopped it.
+
+    Ctrl-C is passed on: once to finish the slot, twice to stop.
+    """
     reading, writing = os.pipe()
     with log.open("ab") as output:
         agent = subprocess.Popen(
@@ -82,20 +93,33 @@ def _run_agent(message: Path, log: Path, emit: Callable[[Json], None]) -> int:
             start_new_session=True,
         )
     os.close(writing)
+    try:
+        with os.fdopen(reading, encoding="utf-8") as events:
+            return _follow(agent, events, emit)
+    finally:
+        # Whatever ended this, nothing goes on behind the client's back.
+        agent.kill()
+        agent.wait()
+
+
+def _follow(
+    agent: subprocess.Popen[bytes], events: IO[str], emit: Callable[[Json], None]
+) -> tuple[int, bool]:
     asked = 0
-    with os.fdopen(reading, encoding="utf-8") as events:
-        while True:
-            try:
-                line = events.readline()
-                if not line:
-                    return agent.wait()
+    while True:
+        try:
+            line = events.readline()
+            if not line:
+                return agent.wait(), asked > 0
+            # A killed agent may leave half a line, and so may Ctrl-C while one is read.
+            with suppress(ValueError):
                 emit(json.loads(line))
-            except KeyboardInterrupt:
-                asked += 1
-                emit({"event": "stopping", "text": _STOPPING[min(asked, 2) - 1]})
-                agent.send_signal(signal.SIGINT)
-                if asked > 2:
-                    agent.kill()
+        except KeyboardInterrupt:
+            asked += 1
+            agent.send_signal(signal.SIGINT)
+            emit({"event": "stopping", "text": _STOPPING[min(asked, 2) - 1]})
+            if asked > 2:
+                agent.kill()
 
 
 _STOPPING = (

@@ -55,6 +55,9 @@ class Conductor:
         for path in self.site.samples.glob("*.csv"):
             # Rows are written before the state that vouches for them.
             drop_unfinished_epochs(path, self.state.epochs_done)
+        if self.state.epochs_done:
+            done, of = self.state.epochs_done, self.session.profile.epochs
+            self.emit({"event": "note", "text": f"going on: {done} of {of} launches are kept"})
         self._export()
         for epoch in range(self.state.epochs_done, self.session.profile.epochs):
             if self.interrupted() or not self._epoch(epoch):
@@ -116,6 +119,8 @@ class Conductor:
         try:
             self._prepare_all(residents, epoch)
             if not residents:
+                if self.interrupted():
+                    return False
                 self._checkpoint(epoch, EpochResult(ended="empty"), [])
                 return True
             canaries = canary.Canaries(self.clock.now_ns)

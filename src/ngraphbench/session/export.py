@@ -12,6 +12,7 @@ from ngraphbench.errors import NGraphBenchError, WorkerFailed
 from ngraphbench.session.resident import Worker
 from ngraphbench.session.state import CaseState
 from ngraphbench.session.verify import Reference
+from ngraphbench.store.disk import write_whole
 from ngraphbench.types import Json, TensorSpec
 from ngraphbench.workload import INPUT_SETS, batch_folder, read_arrays
 
@@ -126,7 +127,7 @@ def _export_batch(exporter: _Exporter, batch: int, states: list[CaseState], *, s
             made = json.loads(done.read_text(encoding="utf-8"))
         else:
             made = exporter.batch(batch, seed)
-            done.write_text(json.dumps(made), encoding="utf-8")
+            write_whole(done, json.dumps(made))
     except NGraphBenchError as error:
         for state in states:
             state.fail(error, "export")

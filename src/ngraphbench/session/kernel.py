@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ngraphbench.errors import PluginError, WorkerFailed
+from ngraphbench.errors import NGraphBenchError
 from ngraphbench.profiles import Profile
 from ngraphbench.session.clock import Clock
 from ngraphbench.session.schedule import (
@@ -69,7 +69,7 @@ class Candidate(Protocol):
     def resume(self) -> None: ...
 
     def slot(self, request: SlotRequest) -> SlotResult:
-        """Run one slot. Raises PluginError or WorkerFailed."""
+        """Run one slot. Raises NGraphBenchError."""
 
     def suspend(self) -> None: ...
 
@@ -79,7 +79,7 @@ class Failure:
     """Why a candidate left the epoch."""
 
     key: str
-    error: PluginError | WorkerFailed
+    error: NGraphBenchError
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class _Epoch:
             candidate.resume()
             measured = candidate.slot(request)
             candidate.suspend()
-        except (PluginError, WorkerFailed) as error:
+        except NGraphBenchError as error:
             self.result.failures.append(Failure(key, error))
             self.result.rows.pop(key, None)
             del self.candidates[key]

@@ -102,15 +102,23 @@ class Resident:
         self._worker.resume()
 
     def suspend(self) -> None:
-        self._worker.suspend()
+        try:
+            self._worker.suspend()
+        except WorkerFailed:
+            self.kill()
+            raise
 
     def slot(self, request: SlotRequest) -> SlotResult:
-        """Return one slot's timings. Raises PluginError or WorkerFailed."""
+        """Return one slot's timings. Raises NGraphBenchError, and ends the process then."""
         calls_ns = (request.rewarm_calls + request.calls_min) * self.state.call_ns
         expected_s = (calls_ns + request.slot_ns) / 1e9
-        reply = self._ask(
-            "slot", max(self.limits.first_call_s, 20 * expected_s), **request.to_json()
-        )
+        deadline_s = max(self.limits.first_call_s, 20 * expected_s)
+        try:
+            reply = self._ask("slot", deadline_s, **request.to_json())
+        except NGraphBenchError:
+            # It is out of the race; going on, it would disturb the slots of the others.
+            self.kill()
+            raise
         self.state.rss_bytes.append(int(reply["rss_bytes"]))
         return SlotResult(
             calls=reply["calls"],
