@@ -112,8 +112,11 @@ def _follow(
             if not line:
                 return agent.wait(), asked > 0
             # A killed agent may leave half a line, and so may Ctrl-C while one is read.
+            event: Json | None = None
             with suppress(ValueError):
-                emit(json.loads(line))
+                event = json.loads(line)
+            if event is not None:
+                emit(event)
         except KeyboardInterrupt:
             asked += 1
             agent.send_signal(signal.SIGINT)

@@ -80,6 +80,8 @@ class Resident:
 
     def prepare(self) -> None:
         """Start, compile, verify and warm up; end suspended. Raises Stopped."""
+        # The cell's time limit is that of one launch.
+        self.state.spent_s = 0.0
         self._start()
         self._compile()
         checks = {name: self._check_set(name, first=name == "a") for name in INPUT_SETS}
