@@ -113,6 +113,26 @@ def test_two_interrupts_stop_at_once(tmp_path: Path) -> None:
     assert wait_until(lambda: not processes_of(tmp_path)), processes_of(tmp_path)
 
 
+def test_two_interrupts_keep_the_finished_epoch(tmp_path: Path) -> None:
+    profile = small_profile(epochs=2, slot_ms=200)
+    plan = fake_plan(tmp_path, [compiler(work_us=20)], profile=profile)
+    run = tmp_path / "run"
+    running = client(run, plan)
+    assert running.stdout is not None
+    assert until(running.stdout, "epoch_done", epoch=0)
+    for _ in range(2):
+        running.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+    assert running.wait(15) == 130
+    running.stdout.close()
+    assert epochs_done(run) == 1
+    (kept,) = (path.read_text() for path in run.glob("spool/*/samples/*.csv"))
+    assert len(kept.splitlines()) == 1 + profile.rounds_max
+    assert finished(run, plan) == {"fake:work_us=20": "ok"}
+    (final,) = (path.read_text() for path in run.glob("samples/*/*.csv"))
+    assert final.startswith(kept)
+
+
 def test_an_interrupt_before_the_first_candidate_is_ready(tmp_path: Path) -> None:
     # Every candidate that was begun has failed when the stop is seen: that is no finished epoch.
     late = [compiler(compile_ms=4000, fault="wrong"), compiler(work_us=10)]
