@@ -17,7 +17,6 @@ import select
 import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -43,7 +42,9 @@ from ngraphbench.types import Json
 __all__ = ["RECORDS", "host_lock", "main", "run", "spool_folder"]
 
 RECORDS = "records.jsonl"
-LOCK_NAME = "ngraphbench-host.lock"
+LOCK_PATH = "/tmp/ngraphbench-host.lock"
+"""Not under TMPDIR: users with different ones share the machine all the same."""
+LOCK_VARIABLE = "NGRAPHBENCH_LOCK"
 EXIT_INTERRUPTED = 130
 LOCK_EVERY_S = 0.5
 
@@ -62,7 +63,7 @@ def host_lock(emit: Emit, stop: Callable[[], bool] = lambda: False) -> Iterator[
     Waits for the holder, and tells ``emit`` who that is. Raises KeyboardInterrupt when
     ``stop()`` comes true meanwhile.
     """
-    descriptor = _open_lock(Path(tempfile.gettempdir()) / LOCK_NAME)
+    descriptor = _open_lock(Path(os.environ.get(LOCK_VARIABLE, LOCK_PATH)))
     told = False
     try:
         while not _locked(descriptor):

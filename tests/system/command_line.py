@@ -40,7 +40,13 @@ def ngb(
     done = subprocess.run(
         [sys.executable, *start, *map(str, arguments)],
         cwd=cwd,
-        env={**os.environ, "TMPDIR": str(folder), "COLUMNS": "80", **(env or {})},
+        env={
+            **os.environ,
+            "TMPDIR": str(folder),
+            "NGRAPHBENCH_LOCK": str(folder / "host.lock"),
+            "COLUMNS": "80",
+            **(env or {}),
+        },
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from ngraphbench import summary
 from ngraphbench.profiles import MS, Profile
 from ngraphbench.summary import Samples
-from ngraphbench.types import Json
+from ngraphbench.worker.timing import SlotRequest
 
 __all__ = [
     "FEWEST_ROUNDS",
@@ -27,22 +27,6 @@ FEWEST_ROUNDS = 6
 
 GROUP_NS = 10 * MS
 REWARM_NS = 10 * MS
-
-
-@dataclass(frozen=True, slots=True)
-class SlotRequest:
-    """What a worker is asked to do in one slot; all times in ns of wall clock."""
-
-    mode: str
-    slot_ns: int
-    calls_min: int
-    calls_max: int
-    rewarm_calls: int
-    group_ns: int
-    budget_ns: int
-
-    def to_json(self) -> Json:
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

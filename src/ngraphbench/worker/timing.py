@@ -13,7 +13,7 @@ import resource
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from itertools import repeat
 from pathlib import Path
@@ -60,6 +60,10 @@ class SlotRequest:
         if given.get("mode", "sync") not in ("sync", "queued"):
             raise ValueError(f"A slot's mode is sync or queued, not {given['mode']!r}.")
         return cls(**given)
+
+
+    def to_json(self) -> Json:
+        return asdict(self)
 
 
 _REQUEST_KEYS = tuple(field.name for field in fields(SlotRequest))
