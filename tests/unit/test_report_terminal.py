@@ -149,9 +149,10 @@ def test_progress_moves_only_when_fed() -> None:
     progress.close()
 
 
-def test_progress_is_silent_without_a_terminal() -> None:
+def test_without_a_terminal_only_waits_and_notes_are_told() -> None:
     console = screen()
     with RunProgress(console) as progress:
         for event in EVENTS:
             progress.feed(event)
-    assert text_of(console) == ""
+    (line,) = text_of(console).splitlines()
+    assert "host lock held by pid 12" in line
