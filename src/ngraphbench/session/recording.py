@@ -61,7 +61,7 @@ def make_records(
 def _case_record(context: _Context, case: Case) -> Json:
     session, found = context.session, context.state.cases[case.case_id]
     status = _final_status(found)
-    doubt = found.verification["reason"] if status == "unverifiable" and found.verification else ""
+    doubt, message = _doubt(found) if status == "unverifiable" else ("", "")
     samples = context.samples.get(case.case_id)
     timed = samples is not None and status in _MEASURED
     flags = list(found.flags)
@@ -84,7 +84,7 @@ def _case_record(context: _Context, case: Case) -> Json:
         "status": status,
         "reason": found.reason or doubt,
         "stage": found.stage,
-        "message": found.message,
+        "message": found.message or message,
         "detail": found.detail,
         "started_at": found.started_at,
         "tool_version": __version__,
@@ -106,6 +106,13 @@ def _case_record(context: _Context, case: Case) -> Json:
 def _final_status(found: CaseState) -> str:
     doubted = (found.verification or {}).get("verdict") == "unverifiable"
     return "unverifiable" if doubted and found.status == "ok" else found.status
+
+
+def _doubt(found: CaseState) -> tuple[str, str]:
+    """Return why outputs cannot be verified: a reason, and a sentence."""
+    verification = found.verification or {}
+    note = next(reversed(verification.get("notes", [])), "")
+    return verification.get("reason", ""), f"Cannot be verified: {note}." if note else ""
 
 
 def _measurement(samples: Samples, session: Session, name: str) -> Json:
