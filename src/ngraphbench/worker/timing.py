@@ -61,7 +61,6 @@ class SlotRequest:
             raise ValueError(f"A slot's mode is sync or queued, not {given['mode']!r}.")
         return cls(**given)
 
-
     def to_json(self) -> Json:
         return asdict(self)
 
