@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ngraphbench.compilers import openvino
 from ngraphbench.compilers.fake import FakeCompiler
 from ngraphbench.compilers.onnxruntime import OnnxRuntime
 from ngraphbench.compilers.openvino import OpenVino
@@ -190,3 +191,21 @@ def test_fake_errors_are_plugin_errors(tmp_path: Path) -> None:
     program = FakeCompiler().compile(workload, DEVICE, {"fault": "run-error"})
     with pytest.raises(RunFailed):
         _outputs(program, workload)
+
+
+def test_openvino_says_what_and_not_where_in_its_sources() -> None:
+    told = openvino._translated(
+        RuntimeError(
+            "Exception from src/inference/src/cpp/core.cpp:84:\n"
+            "Check 'false' failed at src/frontends/unconverted_ops_report.cpp:151:\n"
+            "FrontEnd API failed with OpConversionFailure:\n"
+            "Model wasn't fully converted. Failed operations detailed log:\n"
+            "While validating ONNX node '<Node(Dropout): y>':\n"
+            "Training mode is not supported for Dropout op\n"
+        )
+    )
+    assert isinstance(told, Unsupported) and told.reason == "operator"
+    assert told.message == (
+        "openvino: RuntimeError: Model wasn't fully converted. Failed operations detailed log:\n"
+        "Training mode is not supported for Dropout op"
+    )

@@ -156,3 +156,18 @@ def test_without_a_terminal_only_waits_and_notes_are_told() -> None:
             progress.feed(event)
     (line,) = text_of(console).splitlines()
     assert "host lock held by pid 12" in line
+
+
+def test_a_shared_failure_is_told_once_with_its_hint(run: Run) -> None:
+    group = [r for r in run.records if r["case"]["batch"] == 8][:2]
+    group = [r for r in group if r["case"]["model"] == group[0]["case"]["model"]]
+    for record in group:
+        record |= {"status": "unsupported", "reason": "batch-fixed", "message": "Fixed to 1."}
+        record["stage"], record["detail"] = "export", {"hint": "Use -b 1."}
+        record["summary"] = record["measurement"] = None
+    console = screen(80)
+    print_run(console, *run.parts)
+    text = text_of(console)
+    assert len(group) == 2 and text.count("batch-fixed: Fixed to 1.") == 1
+    assert text.count("Use -b 1.") == 1
+    assert ", ".join(record["label"] for record in group) in " ".join(text.split())
