@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ngraphbench.campaign import Campaign
 from ngraphbench.engines.local import LocalEngine
 from ngraphbench.errors import NGraphBenchError, SpecError
+from ngraphbench.models.sources import resolve_model
 from ngraphbench.plan import Plan, make_plan
 from ngraphbench.plugin import discover, load_compiler
 from ngraphbench.records import FAILURES
@@ -182,6 +183,10 @@ def bench_experiment(
     settings: Mapping[str, Any] | None = None,
 ) -> Experiment:
     """Return the experiment that ``bench`` stands for: models interleaved, short limits."""
+    if not compilers:
+        # A wrong path should not wait for every compiler to be probed.
+        for model in models:
+            resolve_model(model if isinstance(model, str) else model["model"], base=Path.cwd())
     data: dict[str, Any] = {
         "name": "bench",
         "models": list(models),
