@@ -4,6 +4,9 @@ Plain loop, ``ngb bench`` (default profile), plain loop, three times: the ratio 
 throughput to the mean of the loops on either side. A tool that disturbs what it measures
 shows below 1; the median over the three should lie within 5 % of 1.
 
+ONNX Runtime runs twice with the same options: neither may be declared faster. The ratio of
+OpenVINO to ONNX Runtime should repeat within 1 % from run to run.
+
     python benchmarks/plain_loop.py [--profile quick] [--times 1] [--model timm:resnet18 ...]
 """
 
@@ -17,8 +20,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+from ngraphbench.api import Run
+from ngraphbench.summary import compare, launch_of, verdict
+
 MODELS = ["timm:resnet18", "timm:efficientnet_b0", "timm:deit_tiny_patch16_224"]
 COMPILERS = ["eager", "onnxruntime", "openvino"]
+TWICE = "onnxruntime"
 
 LOOP = """
 import json, sys, time
@@ -68,7 +75,7 @@ def plain_loop(compiler: str, model: str, onnx: Path, *, threads: int, seconds: 
 def bench(models: list[str], profile: str, out: Path) -> dict[tuple[str, str], float]:
     """Return the throughput per second that ``ngb bench`` reports, by model and compiler."""
     words = [sys.executable, "-m", "ngraphbench", "bench", *models, "-b", "1", "--json"]
-    for compiler in COMPILERS:
+    for compiler in [*COMPILERS, TWICE]:
         words += ["-c", compiler]
     words += ["--profile", profile, "--out", str(out)]
     done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)
@@ -87,6 +94,29 @@ def onnx_files(models: list[str], out: Path) -> dict[str, Path]:
         about = json.loads((folder / "workload.json").read_text())
         found[about["model"]["source"]] = folder / "b1" / "model.onnx"
     return {model: found[model] for model in models}
+
+
+def print_pairs(out: Path) -> None:
+    """Print A/A (one compiler twice) and OpenVINO over ONNX Runtime, paired, for each model."""
+    run = Run.open(out)
+    launch = launch_of([run.samples(r["measurement"]["samples"]) for r in run.records()])
+    for pair in ((TWICE, f"{TWICE} #2"), (TWICE, "openvino")):
+        for model in dict.fromkeys(r["case"]["model"]["label"] for r in run.records()):
+            a, b = (
+                next(
+                    run.samples(r["measurement"]["samples"])
+                    for r in run.records()
+                    if r["label"] == label and r["case"]["model"]["label"] == model
+                )
+                for label in pair
+            )
+            found = compare(a, b, confidence=0.95, launch=launch)
+            assert found is not None
+            print(
+                f"  {model:<24} {pair[1]} / {pair[0]}: {found.estimate:.4f}"
+                f" ({found.low:.3f}-{found.high:.3f}), {verdict(found, 0.02)}",
+                flush=True,
+            )
 
 
 def main() -> None:
@@ -132,6 +162,7 @@ def main() -> None:
                     f"  ratio {ratios[pair][-1]:.3f}",
                     flush=True,
                 )
+            print_pairs(root / f"bench{number}")
             before = after
     print("\nmedian ratio of bench to plain loop (1 = the tool disturbs nothing):")
     for (model, compiler), values in ratios.items():
