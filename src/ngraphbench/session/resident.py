@@ -185,6 +185,8 @@ class Resident:
                 f"The worker process did not start: {error}.", status="failed", reason="spawn"
             )
             raise Stopped("environment", failed) from error
+        except NGraphBenchError as error:
+            raise Stopped("environment", error) from error
         model, plugin = self.case.model, self.case.compiler.target
         search_path = [model.path] if model.kind == "package" else []
         hello = self._staged(
