@@ -55,6 +55,14 @@ def test_tiny_outputs_are_not_excused_by_an_absolute_tolerance():
     assert judged(np.zeros_like(tiny), tiny).verdict == "wrong"
 
 
+def test_complex_outputs_are_compared_as_numbers():
+    values = (X + 1j * X[::-1]).astype(np.complex64)
+    exact = values.astype(np.complex128)
+    assert judged(values, exact, "complex64").verdict == "ok"
+    assert judged(values.conj(), exact, "complex64").reason == "values"
+    assert judged(values.real, exact, "complex64").reason == "dtype"
+
+
 def test_zeros_match_zeros_and_nothing_else():
     zeros = np.zeros((2, 2), np.float32)
     assert judged(zeros, zeros).verdict == "ok"
@@ -127,3 +135,10 @@ def test_the_worst_check_decides():
     merged = merge({"a": good, "b": bad})
     assert (merged.verdict, merged.checks) == ("wrong", ("a", "b"))
     assert merge({"a": good, "after": bad}).reason == "drifted"
+
+
+def test_figures_are_those_of_the_worst_input_set():
+    near, off = judged(X * (1 + 1e-6), X), judged(X * (1 + 5e-5), X)
+    merged = merge({"a": near, "b": off})
+    assert merged.verdict == "ok"
+    assert merged.smallest_rtol == off.smallest_rtol

@@ -166,7 +166,9 @@ def _difference(
     exact = np.dtype("bool") if spec.dtype == "bool" else None
     if exact is not None or (spec.dtype != BFLOAT16 and np.dtype(spec.dtype).kind in "iu"):
         return _exact(base, got, expected, spec)
-    if got.dtype.kind not in "f" and not (spec.dtype == BFLOAT16 and got.dtype == np.uint16):
+    bits = spec.dtype == BFLOAT16 and got.dtype == np.uint16
+    kind = "f" if spec.dtype == BFLOAT16 else np.dtype(spec.dtype).kind
+    if got.dtype.kind != kind and not bits:
         message = f"{spec.name}: dtype {got.dtype}, expected {spec.dtype}"
         return replace(base, reason="dtype", message=message)
     limit = _tolerance(spec.dtype, precision)
@@ -195,10 +197,10 @@ def _exact(base: _Difference, got: Array, expected: Array, spec: TensorSpec) -> 
 
 
 def decode(values: Array, dtype: str) -> Array:
-    """Return ``values`` as float64; bfloat16 bits in uint16 become numbers."""
+    """Return ``values`` in double precision; bfloat16 bits in uint16 become numbers."""
     if dtype == BFLOAT16 and values.dtype == np.uint16:
         return (values.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    return values.astype(np.float64)
+    return values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
 
 
 def _approximate(
@@ -258,6 +260,7 @@ def merge(checks: Mapping[str, Verification]) -> Verification:
         notes=notes,
         max_abs=_largest(v.max_abs for v in checks.values()),
         rel_l2=_largest(v.rel_l2 for v in checks.values()),
+        smallest_rtol=_largest(v.smallest_rtol for v in checks.values()),
     )
 
 
