@@ -13,11 +13,14 @@ from ngraphbench.types import Json
 
 __all__ = [
     "FAILURES",
+    "MEASURED",
     "SCHEMA_VERSION",
     "STAGES",
     "STATUSES",
     "Stage",
     "Status",
+    "empty_costs",
+    "interval",
     "measured",
     "now_utc",
 ]
@@ -47,10 +50,13 @@ STAGES: tuple[Stage, ...] = get_args(Stage)
 FAILURES: frozenset[str] = frozenset({"wrong", "failed", "timeout", "oom", "crashed"})
 """Statuses that make the exit code 1."""
 
+MEASURED: frozenset[str] = frozenset({"ok", "unverifiable", "unstable"})
+"""Statuses of cells whose timing may be shown as a result."""
+
 
 def measured(record: Json) -> bool:
     """Return whether a case record holds a timing that may be shown as a result."""
-    return record["kind"] == "case" and record["status"] in ("ok", "unverifiable", "unstable")
+    return record["kind"] == "case" and record["status"] in MEASURED
 
 
 def now_utc() -> str:

@@ -88,7 +88,7 @@ def session_flags(
 ) -> list[Json]:
     """Return what must be said of a whole session.
 
-    ``sentinel`` compares two processes of the same program at 99 % within the launch.
+    ``sentinel`` compares two processes of the same program at 99 %, launch term included.
     """
     found: list[Json] = []
     for name, seen in canaries.items():

@@ -10,13 +10,13 @@ import numpy as np
 
 from ngraphbench import __version__
 from ngraphbench.case import Case, Session
-from ngraphbench.records import SCHEMA_VERSION, now_utc
+from ngraphbench.records import MEASURED, SCHEMA_VERSION, now_utc
 from ngraphbench.session.canary import describe
 from ngraphbench.session.conductor import SENTINEL, sentinel_case
 from ngraphbench.session.export import export_key
 from ngraphbench.session.flags import case_flags, session_flags
 from ngraphbench.session.state import CaseState, SessionState
-from ngraphbench.stats import LAUNCH_PRIOR
+from ngraphbench.stats import Launch
 from ngraphbench.summary import Comparison, Samples, compare, launch_of, summarise
 from ngraphbench.types import Json
 
@@ -25,14 +25,13 @@ __all__ = ["make_records", "reproduce_command"]
 SENTINEL_CONFIDENCE = 0.99
 OUTLIER_FACTOR = 1.10
 
-_MEASURED = ("ok", "unverifiable", "unstable")
-
 
 @dataclass(frozen=True, slots=True)
 class _Context:
     session: Session
     state: SessionState
     samples: Mapping[str, Samples]
+    launch: Launch
     host: Json
 
 
@@ -50,12 +49,12 @@ def make_records(
     """
     keys = [case.case_id for case in session.cases] + [SENTINEL]
     samples = {key: found for key in keys if (found := read(key)) is not None}
-    context = _Context(session, state, samples, host)
-    launch = launch_of([samples[key] for key in samples if key != SENTINEL])
+    launch = launch_of([found for key, found in samples.items() if key != SENTINEL])
+    context = _Context(session, state, samples, launch, host)
     records = [
         _case_record(context, case) for case in session.cases if case.case_id not in state.deferred
     ]
-    return [*records, _session_record(context, launch.sd if state.epochs_done > 1 else None)]
+    return [*records, _session_record(context)]
 
 
 def _case_record(context: _Context, case: Case) -> Json:
@@ -63,7 +62,7 @@ def _case_record(context: _Context, case: Case) -> Json:
     status = _final_status(found)
     doubt, message = _doubt(found) if status == "unverifiable" else ("", "")
     samples = context.samples.get(case.case_id)
-    timed = samples is not None and status in _MEASURED
+    timed = samples is not None and status in MEASURED
     flags = list(found.flags)
     if samples is not None and timed:
         flags += case_flags(
@@ -134,15 +133,14 @@ def _summary(context: _Context, case: Case) -> Json | None:
     other: Samples | None = None
     if baseline is not None and baseline.case_id != case.case_id:
         state = context.state.cases[baseline.case_id]
-        if _final_status(state) in _MEASURED:
+        if _final_status(state) in MEASURED:
             other = context.samples.get(baseline.case_id)
-    launch = launch_of([s for key, s in context.samples.items() if key != SENTINEL])
     return summarise(
         context.samples[case.case_id],
         batch=case.batch,
         confidence=session.profile.confidence,
         tie=session.profile.tie,
-        launch=launch,
+        launch=context.launch,
         baseline=other,
         baseline_label=baseline.label if baseline is not None else "",
     )
@@ -150,16 +148,15 @@ def _summary(context: _Context, case: Case) -> Json | None:
 
 def _sentinel(context: _Context) -> tuple[Json | None, Comparison | None]:
     session = context.session
-    ok = [case for case in session.cases if context.state.cases[case.case_id].status in _MEASURED]
+    ok = [case for case in session.cases if context.state.cases[case.case_id].status in MEASURED]
     chosen = sentinel_case(session, ok)
     if chosen is None or SENTINEL not in context.samples:
         return None, None
-    launch = launch_of([s for key, s in context.samples.items() if key != SENTINEL])
     found = compare(
         context.samples[chosen.case_id],
         context.samples[SENTINEL],
         confidence=SENTINEL_CONFIDENCE,
-        launch=launch if context.state.epochs_done > 1 else LAUNCH_PRIOR,
+        launch=context.launch,
     )
     if found is None:
         return None, None
@@ -174,8 +171,9 @@ def _sentinel(context: _Context) -> tuple[Json | None, Comparison | None]:
     }, found
 
 
-def _session_record(context: _Context, launch_sd: float | None) -> Json:
+def _session_record(context: _Context) -> Json:
     session, state = context.session, context.state
+    launch_sd = context.launch.sd if state.epochs_done > 1 else None
     rows = [(row[0], row[1], row[2], row[3]) for row in state.canary_rows]
     canaries = describe(rows)
     sentinel, comparison = _sentinel(context)
