@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
-_GENERATOR = re.compile(rf"normal|(?:uniform|int):{_NUMBER}:{_NUMBER}|const:{_NUMBER}")
+_GENERATOR = re.compile(rf"normal|(?:uniform|int|range):{_NUMBER}:{_NUMBER}|const:{_NUMBER}")
 _QUANTITY = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z]+)")
 _SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _BYTES = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -167,7 +167,11 @@ def dim_entry(value: object) -> int | str:
 
 
 def generator_entry(value: str) -> str:
-    """Return how an input's values are made. Raises ValueError for an unknown form."""
+    """Return how an input's values are made. Raises ValueError for an unknown form.
+
+    ``range`` is ``uniform`` for floats and ``int`` for whole numbers.
+    """
     if not _GENERATOR.fullmatch(value):
-        raise ValueError(f"takes normal, uniform:LO:HI, int:LO:HI or const:V, not {value!r}")
+        forms = "normal, uniform:LO:HI, int:LO:HI, range:LO:HI or const:V"
+        raise ValueError(f"takes {forms}, not {value!r}")
     return value

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from urllib.parse import quote
 
 import numpy as np
 
 from ngraphbench import __version__
-from ngraphbench.case import Case, Session
+from ngraphbench.case import Case, ModelRef, Session
 from ngraphbench.records import MEASURED, SCHEMA_VERSION, now_utc
 from ngraphbench.session.canary import describe
 from ngraphbench.session.conductor import SENTINEL, sentinel_case
@@ -207,12 +209,12 @@ def _session_record(context: _Context) -> Json:
 
 def reproduce_command(case: Case, session: Session) -> str:
     """Return the shell command that measures this one cell again."""
-    words = ["ngb", "bench", case.model.source, "-c", case.compiler.text]
+    words = ["ngb", "bench", _model_text(case.model), "-c", case.compiler.text]
     words += ["-b", str(case.batch), "--profile", session.profile.name]
     words += ["--threads", str(case.device.threads)]
     if case.precision != "fp32":
         words += ["--precision", case.precision]
-    for name, override in {**case.model.inputs}.items():
+    for name, override in case.model.inputs.items():
         words += ["--input", _input_text(name, override)]
     if case.model.inputs_file:
         words += ["--inputs", case.model.inputs_file]
@@ -225,13 +227,25 @@ def reproduce_command(case: Case, session: Session) -> str:
     return shlex.join(words)
 
 
+def _model_text(model: ModelRef) -> str:
+    """Return the model as the command line takes it, with arguments that a file gave it."""
+    if not model.args:
+        return model.source
+    given = (f"{key}={quote(json.dumps(value), safe='[],.')}" for key, value in model.args.items())
+    return f"{model.source.partition('?')[0]}?{'&'.join(given)}"
+
+
 def _input_text(name: str, override: Mapping[str, object]) -> str:
     shape = override.get("shape")
-    parts = ["x".join(str(dim) for dim in shape)] if isinstance(shape, (list, tuple)) else []
+    parts: list[str] = []
+    if isinstance(shape, (list, tuple)):
+        parts.append("x".join(str(dim) for dim in shape) or "scalar")
     if override.get("dtype"):
         parts.append(str(override["dtype"]))
     generator = str(override.get("generator", ""))
     if generator.count(":") == 2:
         _, low, high = generator.split(":")
         parts.append(f"{low}..{high}")
+    elif generator == "normal":
+        parts.append(generator)
     return f"{name}={':'.join(parts)}"
