@@ -28,10 +28,10 @@ from ngraphbench.case import Case, Session
 from ngraphbench.environments.capture import worker_environment
 from ngraphbench.environments.host import host_facts
 from ngraphbench.environments.kit import build_kit, worker_command
-from ngraphbench.errors import NGraphBenchError
+from ngraphbench.errors import EnvironmentFailed, NGraphBenchError
 from ngraphbench.plugin import load_compiler
 from ngraphbench.session.conductor import Conductor, Emit, Spawn
-from ngraphbench.session.guard import become_subreaper, start_guard, sweep
+from ngraphbench.session.guard import TOKEN_VARIABLE, become_subreaper, start_guard, sweep
 from ngraphbench.session.process import FD, WorkerProcess
 from ngraphbench.session.recording import make_records
 from ngraphbench.session.state import Site
@@ -61,7 +61,7 @@ def host_lock(emit: Emit, stop: Callable[[], bool] = lambda: False) -> Iterator[
     """Hold the lock that lets one measurement run on this machine; yields its descriptor.
 
     Waits for the holder, and tells ``emit`` who that is. Raises KeyboardInterrupt when
-    ``stop()`` comes true meanwhile.
+    ``stop()`` comes true meanwhile, EnvironmentFailed when the lock cannot be opened.
     """
     descriptor = _open_lock(Path(os.environ.get(LOCK_VARIABLE, LOCK_PATH)))
     told = False
@@ -82,9 +82,19 @@ def host_lock(emit: Emit, stop: Callable[[], bool] = lambda: False) -> Iterator[
 
 
 def _open_lock(path: Path) -> int:
-    with suppress(FileNotFoundError):
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+    # Anyone may put a link there, and whoever holds the lock writes into the file.
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        with suppress(FileNotFoundError):
+            return os.open(path, flags)
+        descriptor = os.open(path, flags | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise EnvironmentFailed(
+            f"The lock {path}, which lets one measurement run on this machine, cannot be"
+            f" opened: {error.strerror}.",
+            reason="host-lock",
+            hint=f"Remove it, or set {LOCK_VARIABLE} to a file that all users here can write.",
+        ) from error
     with suppress(OSError):
         # Whoever measures here next may be another user, and the umask another one's too.
         os.fchmod(descriptor, 0o666)
@@ -175,7 +185,7 @@ def _spawner(site: Site, session: Session) -> Spawn:
         if case is None:
             return WorkerProcess.spawn(
                 [sys.executable, "-m", "ngraphbench.models.exporter", FD],
-                env={**os.environ, "NGB_SESSION": site.token},
+                env={**os.environ, TOKEN_VARIABLE: site.token},
                 log=log,
                 cwd=site.run,
                 memory_bytes=session.limits.memory_bytes,

@@ -11,6 +11,7 @@ from fake_runs import client, compiler, fake_plan, small_profile
 from processes import processes_of, wait_until
 
 from ngraphbench.agent import host_lock
+from ngraphbench.errors import EnvironmentFailed
 from ngraphbench.store.rundir import RunDir
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_lock")]
@@ -46,6 +47,16 @@ def logged(run: Path) -> tuple[float, float]:
     begun = min(path.stat().st_mtime for path in run.glob("workloads/*/workload.json"))
     ended = max(path.stat().st_mtime for path in run.glob("samples/*/*.csv"))
     return begun, ended
+
+
+def test_a_link_is_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("kept")
+    (tmp_path / "lock").symlink_to(precious)
+    monkeypatch.setenv("NGRAPHBENCH_LOCK", str(tmp_path / "lock"))
+    with pytest.raises(EnvironmentFailed, match="cannot be opened"), host_lock(print):
+        pass
+    assert precious.read_text() == "kept"
 
 
 def test_a_run_that_waits_can_be_stopped(tmp_path: Path) -> None:
