@@ -16,7 +16,8 @@ from ngraphbench.environments.kit import build_kit, worker_command
 from ngraphbench.errors import CompileFailed, RunFailed, Unsupported, WorkerFailed
 from ngraphbench.plugin import Compiler
 from ngraphbench.session import proctree
-from ngraphbench.session.process import LOG_LIMIT_BYTES, WorkerProcess
+from ngraphbench.session.process import WorkerProcess
+from ngraphbench.session.workerlog import LOG_LIMIT_BYTES
 from ngraphbench.types import Device
 from ngraphbench.workload import write_arrays
 

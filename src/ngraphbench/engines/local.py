@@ -19,6 +19,7 @@ from ngraphbench.engines.base import Interrupted
 from ngraphbench.environments.host import default_threads, host_id
 from ngraphbench.errors import ClusterError
 from ngraphbench.plugin import package_version
+from ngraphbench.session.proctree import signal_name
 from ngraphbench.types import Json
 
 __all__ = ["LocalEngine"]
@@ -72,7 +73,7 @@ class LocalEngine:
 
 def _exit_text(code: int) -> str:
     if code < 0:
-        return f"signal {signal.Signals(-code).name}"
+        return f"signal {signal_name(-code)}"
     return f"exit code {code}"
 
 

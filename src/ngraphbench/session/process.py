@@ -15,13 +15,14 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NoReturn
 
 from ngraphbench.errors import NGraphBenchError, WorkerFailed
 from ngraphbench.session import proctree
 from ngraphbench.session.guard import processes_with
+from ngraphbench.session.workerlog import WorkerLog
 from ngraphbench.types import Json
 from ngraphbench.worker.failures import error_told
 from ngraphbench.worker.protocol import ConnectionClosed, ProtocolError, send, take_message
@@ -30,10 +31,6 @@ __all__ = ["FD", "WorkerProcess"]
 
 FD = "{fd}"
 WORKER_VARIABLE = "NGB_WORKER"
-
-LOG_LIMIT_BYTES = 2 * 1024**2
-LOG_KEPT_BYTES = 1024**2
-LOG_TAIL_LINES = 20
 
 TIMED = ("slot", "run")
 WATCH_S = 0.05
@@ -57,14 +54,13 @@ class WorkerProcess:
         sock: socket.socket,
         *,
         mark: str,
-        log: Path,
+        log: WorkerLog,
         memory_bytes: int,
     ) -> None:
         self._process = process
         self._sock = sock
         self._mark = mark
         self._log = log
-        self._log_fd = os.open(log, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         self._memory_bytes = memory_bytes
         self._buffer = bytearray()
         self._requests = 0
@@ -74,7 +70,6 @@ class WorkerProcess:
         self._stopped: list[int] = []
         self._ended = False
         self._oom_kills = proctree.kernel_oom_kills()
-        self.log_truncated = False
 
     @classmethod
     def spawn(
@@ -92,32 +87,33 @@ class WorkerProcess:
         stdout and stderr are added to ``log``. Raises WorkerFailed when the command cannot
         be started.
         """
-        ours, theirs = _socket_pair()
         mark = secrets.token_hex(8)
-        log.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with log.open("ab") as output:
-                process = subprocess.Popen(
-                    [part.replace(FD, str(theirs.fileno())) for part in command],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    env={**env, WORKER_VARIABLE: mark},
-                    cwd=cwd,
-                    pass_fds=(theirs.fileno(), *pass_fds),
-                    start_new_session=True,
-                )
-        except OSError as error:
-            ours.close()
-            raise WorkerFailed(
-                f"The worker cannot be started with {command[0]}: {error}.",
-                status="failed",
-                reason="spawn",
-                hint="Check the Python of the compiler's environment.",
-            ) from error
-        finally:
-            theirs.close()
-        return cls(process, ours, mark=mark, log=log, memory_bytes=memory_bytes)
+        with ExitStack() as undo:
+            try:
+                kept = WorkerLog(log)
+                undo.callback(kept.close)
+                ours, theirs = _socket_pair()
+                undo.callback(ours.close)
+                with theirs:
+                    process = subprocess.Popen(
+                        [part.replace(FD, str(theirs.fileno())) for part in command],
+                        stdin=subprocess.DEVNULL,
+                        stdout=kept.descriptor,
+                        stderr=subprocess.STDOUT,
+                        env={**env, WORKER_VARIABLE: mark},
+                        cwd=cwd,
+                        pass_fds=(theirs.fileno(), *pass_fds),
+                        start_new_session=True,
+                    )
+            except OSError as error:
+                raise WorkerFailed(
+                    f"The worker cannot be started with {command[0]}: {error}.",
+                    status="failed",
+                    reason="spawn",
+                    hint="Check the Python of the compiler's environment.",
+                ) from error
+            undo.pop_all()
+        return cls(process, ours, mark=mark, log=kept, memory_bytes=memory_bytes)
 
     @property
     def pid(self) -> int:
@@ -127,6 +123,11 @@ class WorkerProcess:
     def peak_rss_bytes(self) -> int:
         """The most memory seen in use by the worker and all below it."""
         return self._peak_bytes
+
+    @property
+    def log_truncated(self) -> bool:
+        """Whether it printed so much that a part of its log was cut out."""
+        return self._log.truncated
 
     def request(self, op: str, *, deadline_s: float, **fields: object) -> Json:
         """Return the worker's answer to ``op``; a stopped worker is resumed first.
@@ -152,7 +153,7 @@ class WorkerProcess:
                 f"{op}: the worker does not speak the protocol: {error}",
                 status="failed",
                 reason="protocol",
-                detail={"log_tail": self._log_tail()},
+                detail={"log_tail": self._log.tail()},
             ) from error
         except BaseException:
             # Half a conversation cannot be gone on with: an interrupt ends the worker too.
@@ -230,9 +231,9 @@ class WorkerProcess:
             self._process.wait(END_PATIENCE_S)
         for pid in known:
             _reap_orphan(pid)
-        self._watch_log()
+        self._log.trim()
         self._sock.close()
-        os.close(self._log_fd)
+        self._log.close()
 
     def _wait(self, op: str, deadline_s: float) -> Json:
         deadline = time.monotonic() + deadline_s
@@ -245,7 +246,7 @@ class WorkerProcess:
             if now >= deadline:
                 self._raise_late(op, deadline_s)
             if now >= next_watch:
-                self._watch_log()
+                self._log.trim()
                 self._watch_memory(op)
                 next_watch = time.monotonic() + watch_s
                 if self._fate() is not None and not poll.poll(0):
@@ -297,20 +298,6 @@ class WorkerProcess:
             detail={"found_bytes": found_bytes, "limit_bytes": self._memory_bytes},
         )
 
-    def _watch_log(self) -> None:
-        with suppress(OSError):
-            if os.fstat(self._log_fd).st_size > LOG_LIMIT_BYTES:
-                os.ftruncate(self._log_fd, LOG_KEPT_BYTES)
-                self.log_truncated = True
-                os.write(self._log_fd, b"\n[ngraphbench: a part of this log was cut out here]\n")
-
-    def _log_tail(self) -> str:
-        with suppress(OSError), self._log.open("rb") as file:
-            file.seek(max(0, self._log.stat().st_size - 65536))
-            lines = file.read().decode("utf-8", "replace").splitlines()
-            return "\n".join(line[:500] for line in lines[-LOG_TAIL_LINES:])
-        return ""
-
     def _note_peak(self) -> None:
         self._peak_bytes = max(self._peak_bytes, proctree.peak_rss_bytes(self.pid))
 
@@ -329,11 +316,11 @@ class WorkerProcess:
     def _raise_late(self, op: str, deadline_s: float) -> NoReturn:
         self.kill()
         raise WorkerFailed(
-            f"{_said(op)} did not finish within {deadline_s:.3g} s.",
+            f"{_said(op)} did not finish within {round(deadline_s, 1):g} s.",
             status="timeout",
             reason="deadline",
             hint="Raise the time limit, if that may be a matter of patience.",
-            detail={"log_tail": self._log_tail()},
+            detail={"log_tail": self._log.tail()},
         )
 
     def _raise_death(self, op: str) -> NoReturn:
@@ -345,7 +332,7 @@ class WorkerProcess:
         if fate is not None and fate[0] == os.CLD_EXITED:
             reason = f"exit:{fate[1]}"
         elif fate is not None:
-            reason = f"signal:{_signal_name(fate[1])}"
+            reason = f"signal:{proctree.signal_name(fate[1])}"
         if reason == "signal:SIGKILL":
             hint = "It was killed from outside, or by the kernel for memory."
             if proctree.kernel_oom_kills() > self._oom_kills:
@@ -355,7 +342,7 @@ class WorkerProcess:
             status=status,
             reason=reason,
             hint=hint,
-            detail={"log_tail": self._log_tail()},
+            detail={"log_tail": self._log.tail()},
         )
 
 
@@ -396,13 +383,6 @@ def _said(op: str) -> str:
 def _told(reason: str) -> str:
     kind, _, value = reason.partition(":")
     return {"exit": f"exit code {value}", "signal": f"signal {value}"}.get(kind, reason)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return str(number)
 
 
 def _mib(size_bytes: int) -> int:

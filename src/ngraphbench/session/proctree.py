@@ -16,6 +16,7 @@ __all__ = [
     "pss_bytes",
     "rss_bytes",
     "send_signal",
+    "signal_name",
     "state",
 ]
 
@@ -76,6 +77,18 @@ def send_signal(pids: Iterable[int], number: signal.Signals) -> None:
     for pid in pids:
         with suppress(OSError):
             os.kill(pid, number)
+
+
+def signal_name(number: int) -> str:
+    """Return a signal's name, such as SIGSEGV, or its number where it has none.
+
+    >>> signal_name(11), signal_name(40)
+    ('SIGSEGV', '40')
+    """
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)
 
 
 def kernel_oom_kills() -> int:
