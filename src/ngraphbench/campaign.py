@@ -55,7 +55,8 @@ class Campaign:
         """Return what is left to do: planned sessions that are not finished, and retries."""
         left: list[Session] = []
         for session in self.plan.sessions:
-            wanted = self._missing(session) or self._to_retry(session)
+            ids = self._missing(session) | self._to_retry()
+            wanted = [case for case in session.cases if case.case_id in ids]
             self.kept += len(session.cases) - len(wanted)
             if len(wanted) == len(session.cases) and not self._same(session):
                 left.append(session)
@@ -73,14 +74,13 @@ class Campaign:
             if (record["fingerprint"], record["profile"], record["mode"], record["seed"]) == wanted
         ]
 
-    def _missing(self, session: Session) -> list[Case]:
+    def _missing(self, session: Session) -> set[str]:
         done = {case_id for record in self._same(session) for case_id in record["cases"]}
-        return [case for case in session.cases if case.case_id not in done]
+        return {case.case_id for case in session.cases} - done
 
-    def _to_retry(self, session: Session) -> list[Case]:
+    def _to_retry(self) -> set[str]:
         found = cases_to_retry(self.directory.records(), self.retry)
-        again = {case.case_id for case in found}
-        return [case for case in session.cases if case.case_id in again]
+        return {case.case_id for case in found}
 
     def _next(self, session: Session) -> int:
         return 1 + max((record["attempt"] for record in self._same(session)), default=0)

@@ -137,6 +137,17 @@ def test_retry_measures_the_named_statuses_again_beside_their_baseline(tmp_path:
     assert sorted(r["attempt"] for r in RunDir.open(tmp_path).sessions()) == [0, 1]
 
 
+def test_retries_go_along_with_cells_that_are_new(tmp_path: Path):
+    first = Plan("p", (session(case("eager"), case("ort"), case("ov")),))
+    campaign(tmp_path, FakeEngine({"ort": "crashed"}), first).run()
+    grown = Plan("p", (session(case("eager"), case("ort"), case("ov"), case("new")),))
+    engine = FakeEngine()
+    again = campaign(tmp_path, engine, grown, retry=["crashed"])
+    again.run()
+    assert engine.asked == [["eager", "ort", "new"]]
+    assert again.kept == 2
+
+
 def test_what_had_no_memory_is_measured_in_a_part_with_its_baseline(tmp_path: Path):
     plan = Plan("p", (session(case("eager"), case("a"), case("b"), case("c")),))
     engine = FakeEngine()

@@ -31,7 +31,7 @@ def case(batch: int) -> Case:
     return Case(ModelRef("a", "a", "onnx", "c"), CompilerRef("x", "m:X"), Device(), batch)
 
 
-def case_record(batch: int, session: str, status: str = "ok") -> Json:
+def case_record(batch: int, session: str, status: str = "ok", *, stage: str = "measure") -> Json:
     found = case(batch)
     return {
         "kind": "case",
@@ -39,6 +39,7 @@ def case_record(batch: int, session: str, status: str = "ok") -> Json:
         "case_id": found.case_id,
         "case": found.to_json(),
         "status": status,
+        "stage": stage,
     }
 
 
@@ -138,6 +139,14 @@ def test_latest_prefers_later_attempts_under_the_same_conditions() -> None:
     assert [r["session_id"] for r in latest([*retry, *first])] == ["s2"]
     elsewhere = [case_record(1, "s1", "failed"), session_record("s1", host="other")]
     assert [r["session_id"] for r in latest([*retry, *elsewhere])] == ["s1"]
+
+
+def test_a_cell_left_out_later_keeps_its_result() -> None:
+    left_out = case_record(1, "p1", "unavailable", stage="plan")
+    measured = [case_record(1, "s1"), session_record("s1")]
+    assert [r["status"] for r in latest([*measured, left_out])] == ["ok"]
+    assert [r["status"] for r in latest([left_out, *measured])] == ["ok"]
+    assert [r["status"] for r in latest([left_out])] == ["unavailable"]
 
 
 def test_cases_to_retry() -> None:

@@ -150,7 +150,8 @@ def latest(records: Sequence[Json]) -> list[Json]:
     """Return one case record per case, in the order in which cases first appear.
 
     It is the last one written; among sessions under the same conditions, the one of the
-    highest attempt.
+    highest attempt. A cell that was left out later, as when its compiler was taken away,
+    keeps what was measured of it.
     """
     sessions = {r["session_id"]: r for r in records if r["kind"] == "session"}
     conditions = {key: _conditions(record) for key, record in sessions.items()}
@@ -159,6 +160,8 @@ def latest(records: Sequence[Json]) -> list[Json]:
         if record["kind"] != "case":
             continue
         older = found.get(record["case_id"])
+        if older and record["stage"] == "plan" and older["stage"] != "plan":
+            continue
         new_session = sessions.get(record["session_id"])
         old_session = sessions.get(older["session_id"]) if older else None
         if (
