@@ -60,6 +60,19 @@ def test_across_sessions_it_is_unresolved() -> None:
     assert reversal.under_compiler is None
 
 
+def test_other_shapes_are_no_pair() -> None:
+    run = Run()
+    for size in (32, 64):
+        session = run.session(str(size))
+        for name in "AB":
+            for text, ms in (("eager", 10.0), ("openvino", 5.0)):
+                cell = run.cell(session, model(name), text, 8, ms=ms)
+                cell["case"]["shapes"] = {"x": ["batch", size]}
+    found = reversals(*run.summarise().parts)
+    assert len(found) == 2
+    assert all(reversal.reason != "unpaired" for reversal in found)
+
+
 def test_an_untrusted_session_gives_no_order() -> None:
     run = pair((127.0, 114.0), (40.0, 60.0))
     run.sessions[0]["sentinel"]["excludes_one"] = True

@@ -77,7 +77,7 @@ def reversals(records: Sequence[Json], sessions: Sequence[Json], read: Read) -> 
     pairs = [
         pair
         for pair in combinations(evidence.groups, 2)
-        if pair[0].model != pair[1].model and _setting(pair[0]) == _setting(pair[1])
+        if pair[0].model != pair[1].model and pair[0].setting == pair[1].setting
     ]
     found = [
         reversal
@@ -95,10 +95,6 @@ def reversals(records: Sequence[Json], sessions: Sequence[Json], read: Read) -> 
     rank = {"reversed": 0, "kept": 1, "tie": 2, "unresolved": 3}
     found.sort(key=lambda reversal: (rank[reversal.verdict], -reversal.strength))
     return found + list(apart.values())
-
-
-def _setting(group: Group) -> tuple[object, ...]:
-    return group.batch, group.device, group.precision
 
 
 def _identity(reversal: Reversal) -> tuple[object, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -143,7 +143,8 @@ class Group:
     """What one session measured of one model at one batch size, fastest first.
 
     ``title`` names the model so that no other group of the run reads the same, apart
-    from its batch size; ``model`` is its identity; ``baseline`` a cell's label.
+    from its batch size; ``model`` is its identity; ``baseline`` a cell's label. ``setting``
+    is what it shares with groups of other models that it may be compared with.
     """
 
     title: str
@@ -153,6 +154,7 @@ class Group:
     precision: str
     session_id: str
     baseline: str
+    setting: tuple[object, ...]
     cells: tuple[Cell, ...]
 
     @property
@@ -234,7 +236,7 @@ class Evidence:
             return None
 
     def _make_groups(self) -> list[Group]:
-        name = _Names([cell.record for cell in self.cells], self.sessions)
+        name = _Names([cell.record for cell in self.cells])
         gathered: dict[tuple[object, ...], list[Cell]] = {}
         for cell in self.cells:
             key = (*name.settings(cell.record), cell.record["session_id"])
@@ -256,6 +258,7 @@ class Evidence:
             precision=case["precision"],
             session_id=first["session_id"],
             baseline=_baseline(session, ordered),
+            setting=name.settings(first)[1:],
             cells=tuple(ordered),
         )
 
@@ -294,7 +297,7 @@ def _baseline(session: Json | None, cells: Sequence[Cell]) -> str:
 class _Names:
     """Titles of groups: the model's label, plus whatever else varies in the run."""
 
-    def __init__(self, records: Sequence[Json], sessions: Mapping[str, Json]) -> None:
+    def __init__(self, records: Sequence[Json]) -> None:
         cases = [record["case"] for record in records]
         self.models = list(dict.fromkeys(case["model"]["content"] for case in cases))
         labels = {case["model"]["content"]: case["model"]["label"] for case in cases}
@@ -303,7 +306,6 @@ class _Names:
             key: len({self._setting(case, key) for case in cases}) > 1
             for key in ("precision", "shapes", "device", "threads")
         }
-        self._sessions = sessions
         self._parts: dict[tuple[object, ...], list[str]] = {}
         for record in records:
             parts = self._parts.setdefault(self.settings(record), [])
