@@ -21,7 +21,7 @@ from ngraphbench.plan import Plan, make_plan
 from ngraphbench.plugin import discover, load_compiler
 from ngraphbench.records import FAILURES
 from ngraphbench.spec import Experiment, build_experiment, load_experiment
-from ngraphbench.store.rundir import RunDir
+from ngraphbench.store.rundir import RunDir, check_statuses
 from ngraphbench.store.samples import read_samples
 from ngraphbench.summary import Samples
 from ngraphbench.types import Device, Json
@@ -278,10 +278,12 @@ def execute(
     retry: Collection[str] = (),
     observe: Observe = _quiet,
 ) -> Run:
-    """Return the finished run of ``experiment`` in folder ``out``, its report written.
+    """Return the finished run of ``experiment`` in folder ``out``.
 
-    Raises Interrupted when the user stops it; running again goes on.
+    Raises SpecError before anything is written, Interrupted when the user stops it; running
+    again goes on.
     """
+    check_statuses(retry)
     plan, engine = plan_of(experiment, base=base)
     out = out.resolve()
     directory = RunDir.open(out, create=True)

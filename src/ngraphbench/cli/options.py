@@ -10,7 +10,7 @@ import typer
 
 from ngraphbench.errors import SpecError
 
-__all__ = ["Json", "Out", "batch_list", "bench_settings"]
+__all__ = ["Json", "Out", "batch_list", "bench_settings", "model_entries"]
 
 Json = Annotated[bool, typer.Option("--json", help="Print case records as one JSON array.")]
 Out = Annotated[
@@ -31,7 +31,6 @@ def batch_list(text: str) -> list[int]:
 
 def bench_settings(
     *,
-    inputs: Sequence[str],
     shapes: Sequence[str],
     precision: str,
     threads: int | None,

@@ -17,18 +17,9 @@ from ngraphbench.records import STATUSES
 from ngraphbench.spec_errors import nearest
 from ngraphbench.store.disk import write_whole
 from ngraphbench.store.journal import Journal
-from ngraphbench.store.samples import append_samples, drop_unfinished_epochs, read_samples
 from ngraphbench.types import Json
 
-__all__ = [
-    "RunDir",
-    "append_samples",
-    "cases_to_retry",
-    "drop_unfinished_epochs",
-    "finished_sessions",
-    "latest",
-    "read_samples",
-]
+__all__ = ["RunDir", "cases_to_retry", "check_statuses", "finished_sessions", "latest"]
 
 EXPERIMENT = "experiment.yaml"
 PLAN = "plan.json"
@@ -185,6 +176,12 @@ def cases_to_retry(records: Sequence[Json], statuses: Collection[str]) -> list[C
 
     Raises SpecError for a status that does not exist.
     """
+    check_statuses(statuses)
+    return [Case.from_json(r["case"]) for r in latest(records) if r["status"] in statuses]
+
+
+def check_statuses(statuses: Collection[str]) -> None:
+    """Return None if all of ``statuses`` exist, else raise SpecError."""
     for status in statuses:
         if status not in STATUSES:
             raise SpecError(
@@ -192,7 +189,6 @@ def cases_to_retry(records: Sequence[Json], statuses: Collection[str]) -> list[C
                 reason="unknown-status",
                 hint=nearest(status, STATUSES),
             )
-    return [Case.from_json(r["case"]) for r in latest(records) if r["status"] in statuses]
 
 
 def _conditions(session: Json) -> str:
