@@ -24,9 +24,7 @@ CLOSE_S = 5.0
 
 def workload_key(case: Case) -> str:
     """Return the name of the workload folder: what the model, its inputs and shapes decide."""
-    return digest(
-        [case.model.content, case.model.inputs, case.shapes, case.precision, case.device.threads]
-    )[:16]
+    return digest([case.model.content, case.model.inputs, case.shapes, case.precision])[:16]
 
 
 def export_key(case: Case) -> str:
@@ -60,6 +58,7 @@ class _Exporter:
             "weights": opened["weights"],
             "notes": [*opened.get("notes", []), *made.get("notes", [])],
             "export_s": float(opened["seconds"]) + float(made["seconds"]),
+            "seed": seed,
         }
 
     def _open(self, seed: int) -> Json:
@@ -75,7 +74,6 @@ class _Exporter:
                 precision=self.case.precision,
                 seed=self.case.model.seed,
                 shapes=self.case.shapes,
-                threads=self.case.device.threads,
             )
         return self.opened
 
@@ -96,7 +94,8 @@ def export_workloads(
 ) -> None:
     """Make every workload that the live cases need; cases that have none fail with the reason.
 
-    A batch size already exported is used again: folders are named by their content.
+    A batch size already exported with this seed is used again: folders are named by their
+    content.
     """
     groups: dict[str, dict[int, list[tuple[Case, CaseState]]]] = {}
     for case, state in cases:
@@ -123,9 +122,10 @@ def _export_batch(exporter: _Exporter, batch: int, states: list[CaseState], *, s
         return
     done = batch_folder(exporter.root, batch) / DONE
     try:
-        if done.exists():
-            made = json.loads(done.read_text(encoding="utf-8"))
-        else:
+        made = json.loads(done.read_text(encoding="utf-8")) if done.exists() else {}
+        if made.get("seed") != seed:
+            # Broken off in the middle, it must not pass for what was there before.
+            done.unlink(missing_ok=True)
             made = exporter.batch(batch, seed)
             write_whole(done, json.dumps(made))
     except NGraphBenchError as error:

@@ -1,0 +1,76 @@
+"""Workloads are made once, and anew for another seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ngraphbench.case import Case, CompilerRef, Limits, ModelRef
+from ngraphbench.errors import WorkerFailed
+from ngraphbench.session.export import export_workloads
+from ngraphbench.session.state import CaseState
+from ngraphbench.types import Device, Json
+
+
+class FakeExporter:
+    """A worker that writes batch folders and remembers with which seeds."""
+
+    peak_rss_bytes = 0
+    log_truncated = False
+
+    def __init__(self, seeds: list[int], *, fails: bool) -> None:
+        self.seeds = seeds
+        self.fails = fails
+        self.root = Path()
+
+    def request(self, op: str, *, deadline_s: float, **fields: object) -> Json:
+        if op == "open":
+            self.root = Path(str(fields["root"]))
+            return {"weights": "file", "seconds": 1.0}
+        if self.fails:
+            raise WorkerFailed("gone", status="crashed", reason="signal:SIGKILL")
+        (self.root / f"b{fields['batch']}").mkdir(exist_ok=True)
+        self.seeds.append(int(str(fields["seed"])))
+        return {"seconds": 2.0}
+
+    def suspend(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+@pytest.fixture
+def seeds() -> list[int]:
+    return []
+
+
+def export(folder: Path, seeds: list[int], seed: int, *, fails: bool = False) -> CaseState:
+    state = CaseState()
+    case = Case(ModelRef("m", "m", "onnx", "c"), CompilerRef("x", "m:X"), Device(), 2)
+    export_workloads(
+        [(case, state)],
+        folder=folder,
+        limits=Limits(),
+        seed=seed,
+        spawn=lambda key: FakeExporter(seeds, fails=fails),
+        observe=lambda text, done, total: None,
+    )
+    return state
+
+
+def test_a_workload_is_made_once_per_seed(tmp_path: Path, seeds: list[int]) -> None:
+    for seed in (0, 0, 1, 1):
+        state = export(tmp_path, seeds, seed)
+        assert (state.status, state.weights, state.costs["export_s"]) == ("", "file", 3.0)
+    assert seeds == [0, 1]
+
+
+def test_a_broken_export_is_not_taken_for_the_one_before(tmp_path: Path, seeds: list[int]) -> None:
+    export(tmp_path, seeds, 0)
+    assert export(tmp_path, seeds, 1, fails=True).status == "crashed"
+    export(tmp_path, seeds, 0)
+    assert seeds == [0, 0]
