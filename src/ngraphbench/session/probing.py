@@ -32,7 +32,13 @@ def probe_all(targets: Mapping[str, str], device: Device) -> dict[str, Support]:
             name: pool.submit(_probe, target, device, work=root / name, kit=kit, token=token)
             for name, target in targets.items()
         }
-        return {name: future.result() for name, future in futures.items()}
+        try:
+            return {name: future.result() for name, future in futures.items()}
+        except BaseException:
+            # An interrupt must not wait for probes: end those that run, begin no other.
+            pool.shutdown(wait=False, cancel_futures=True)
+            sweep(token)
+            raise
 
 
 def probe(target: str, device: Device) -> Support:
