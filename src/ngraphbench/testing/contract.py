@@ -66,10 +66,7 @@ class CompilerContract:
     def _apply_known_gaps(self, request: pytest.FixtureRequest) -> None:
         name = request.node.originalname
         support = self.compiler.probe(Device())
-        if not support.ok and name not in (
-            "test_probe_never_raises",
-            "test_import_needs_no_vendor",
-        ):
+        if not support.ok and name not in WITHOUT_VENDOR:
             pytest.skip(f"{self.compiler.name} is not available: {support.hint}")
         if name in self.known_gaps:
             request.node.add_marker(pytest.mark.xfail(reason=self.known_gaps[name], strict=True))
