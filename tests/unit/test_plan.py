@@ -12,11 +12,9 @@ from typing import Any, ClassVar
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from ngraphbench.case import Case, CompilerRef, ModelRef, Session
+from ngraphbench.case import Session
 from ngraphbench.errors import SpecError
 from ngraphbench.plan import Plan, estimate_s, make_plan
 from ngraphbench.plugin import PRESET, Compiler, Program
@@ -393,21 +391,3 @@ def test_no_vendor_is_imported() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
-
-
-VALUES = st.one_of(st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=4))
-
-
-@given(options=st.dictionaries(st.text(max_size=4), VALUES, max_size=5), data=st.data())
-def test_case_id_does_not_depend_on_key_order(
-    options: dict[str, OptionValue], data: st.DataObject
-) -> None:
-    keys = data.draw(st.permutations(list(options)))
-    shuffled = {key: options[key] for key in keys}
-
-    def case(chosen: dict[str, OptionValue], label: str) -> Case:
-        model = ModelRef("a.onnx", label, "onnx", "c", inputs={"x": chosen})
-        return Case(model, CompilerRef("t", "m:T", chosen), Device(), 1, shapes={**chosen})
-
-    assert case(options, "one").case_id == case(shuffled, "two").case_id
-    assert Case.from_json(case(options, "one").to_json()) == case(options, "one")
