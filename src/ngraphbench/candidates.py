@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ngraphbench.case import ONNX_BASELINE, CompilerRef, ModelRef, canonical
-from ngraphbench.errors import PluginError, SpecError
+from ngraphbench.errors import PluginError, SpecError, nearest
 from ngraphbench.plugin import Compiler, load_compiler, resolve_options
 from ngraphbench.spec import CompilerSpec, Experiment, parse_compiler
-from ngraphbench.spec_errors import nearest
 from ngraphbench.spec_file import Keys
 
 __all__ = ["Candidate", "Candidates", "choose_candidates", "version_problem"]

@@ -15,6 +15,8 @@ NGraphBenchError
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any
 
 __all__ = [
@@ -29,6 +31,8 @@ __all__ = [
     "Unavailable",
     "Unsupported",
     "WorkerFailed",
+    "first_line",
+    "nearest",
 ]
 
 
@@ -124,3 +128,25 @@ class EnvironmentFailed(NGraphBenchError):
 
 class ClusterError(NGraphBenchError):
     """The engine, or a device of it, did not do its part."""
+
+
+def nearest(name: str, known: Sequence[str], *, what: str = "Choose from") -> str:
+    """Return a hint: the close match among ``known``, else all of them.
+
+    >>> nearest("quik", ["quick", "default"])
+    "Did you mean 'quick'?"
+    """
+    close = get_close_matches(name, known, n=1)
+    if close:
+        return f"Did you mean {close[0]!r}?"
+    return f"{what} {', '.join(known)}." if known else ""
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text, cut; its type where there is no text.
+
+    >>> first_line(ValueError("\\n bad axis\\nmore"))
+    'bad axis'
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__

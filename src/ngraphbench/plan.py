@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 
 from ngraphbench.candidates import Candidate, Candidates, choose_candidates, version_problem
 from ngraphbench.case import Case, ModelRef, Session, canonical
-from ngraphbench.errors import SpecError
+from ngraphbench.errors import SpecError, nearest
 from ngraphbench.models.sources import resolve_model
 from ngraphbench.profiles import PROFILES
 from ngraphbench.spec import Experiment, shape_combinations
-from ngraphbench.spec_errors import nearest
 from ngraphbench.spec_file import join_errors
 from ngraphbench.types import Device, Json
 

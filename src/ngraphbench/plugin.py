@@ -9,12 +9,11 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from ngraphbench.errors import SpecError, Unavailable
+from ngraphbench.errors import SpecError, Unavailable, nearest
 from ngraphbench.types import Arrays, Device, Json, Option, OptionValue, Support
 from ngraphbench.workload import Workload
 
@@ -212,7 +211,7 @@ def resolve_options(
                 f"{compiler.name} has no option {name!r}.",
                 key=name,
                 reason="unknown-option",
-                hint=_nearest(name, sorted(declared)),
+                hint=nearest(name, sorted(declared), what="It has:") or "It has no options.",
             )
     preset = ""
     if "preset" in declared:
@@ -224,13 +223,6 @@ def resolve_options(
         else:
             resolved[name] = option.presets.get(preset, option.default)
     return resolved
-
-
-def _nearest(name: str, known: Sequence[str]) -> str:
-    close = get_close_matches(name, known, n=1)
-    if close:
-        return f"Did you mean {close[0]!r}?"
-    return f"It has: {', '.join(known)}." if known else "It has no options."
 
 
 def _converted(compiler: Compiler, option: Option, value: OptionValue | None) -> OptionValue:

@@ -25,9 +25,9 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from ngraphbench.case import Limits
-from ngraphbench.errors import SpecError
+from ngraphbench.errors import SpecError, nearest
 from ngraphbench.profiles import PROFILES
-from ngraphbench.spec_errors import nearest, spec_error
+from ngraphbench.spec_errors import spec_error
 from ngraphbench.spec_file import Document, Keys, read_document
 from ngraphbench.spec_values import (
     CompilerSpec,

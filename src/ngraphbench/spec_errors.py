@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from ngraphbench.errors import SpecError
+from ngraphbench.errors import SpecError, nearest
 from ngraphbench.spec_file import Document, Keys, join_errors
 
-__all__ = ["nearest", "spec_error"]
+__all__ = ["spec_error"]
 
 _WANTED = {
     "string_type": "text",
@@ -25,18 +24,6 @@ _WANTED = {
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
 }
-
-
-def nearest(name: str, known: Sequence[str], *, what: str = "Choose from") -> str:
-    """Return a hint: the close match among ``known``, else all of them.
-
-    >>> nearest("quik", ["quick", "default"])
-    "Did you mean 'quick'?"
-    """
-    close = get_close_matches(name, known, n=1)
-    if close:
-        return f"Did you mean {close[0]!r}?"
-    return f"{what} {', '.join(known)}." if known else ""
 
 
 def spec_error(

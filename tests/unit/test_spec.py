@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ngraphbench.case import Limits
-from ngraphbench.errors import SpecError
+from ngraphbench.errors import SpecError, nearest
 from ngraphbench.spec import (
     CompilerSpec,
     Experiment,
@@ -20,7 +20,6 @@ from ngraphbench.spec import (
     parse_seconds,
     shape_combinations,
 )
-from ngraphbench.spec_errors import nearest
 
 FULL = """\
 name: archetypes

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
-from ngraphbench.errors import SpecError, Unsupported
+from ngraphbench.errors import SpecError, Unsupported, first_line
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
@@ -73,7 +73,7 @@ def open_onnx(path: Path) -> OnnxFile:
     except Exception as error:  # protobuf's own DecodeError has no public home in onnx
         raise SpecError(
             f"{path.name} cannot be read as ONNX: it is truncated, or of another kind"
-            f" ({_first_line(error)}).",
+            f" ({first_line(error)}).",
             reason="not-onnx",
             hint=_FETCH_AGAIN,
         ) from error
@@ -312,8 +312,3 @@ def _place(source: Path, target: Path) -> None:
             os.link(shared, target)
         except OSError:
             shutil.copyfile(shared, target)
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__

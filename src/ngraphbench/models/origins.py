@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ngraphbench.errors import CompileFailed, NGraphBenchError, Unsupported
+from ngraphbench.errors import CompileFailed, NGraphBenchError, Unsupported, first_line
 from ngraphbench.models.feeds import Feed
 from ngraphbench.models.graphinputs import plan_graph_inputs
 from ngraphbench.models.inputs import InputPlan
@@ -242,8 +242,7 @@ def _file_notes(file: OnnxFile) -> tuple[str, ...]:
         try:
             onnx.checker.check_model(file.model)
         except Exception as error:  # a runtime may still take what the checker refuses
-            lines = str(error).strip().splitlines() or [type(error).__name__]
-            notes.append(f"invalid-onnx: {lines[0][:200]}")
+            notes.append(f"invalid-onnx: {first_line(error)}")
     return tuple(notes)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ngraphbench.errors import CompileFailed, Unavailable, Unsupported
+from ngraphbench.errors import CompileFailed, Unavailable, Unsupported, first_line
 from ngraphbench.models.onnxfile import OnnxFile, nodes
 from ngraphbench.models.values import from_bfloat16
 from ngraphbench.types import BFLOAT16, Array, Arrays, TensorSpec, storage_dtype
@@ -91,8 +91,7 @@ def make_reference(
         runner = exact()
         better_a, better_b = runner(a), runner(b)
     except Exception as error:  # whatever the model's code raises on doubles
-        text = str(error).strip().splitlines() or [""]
-        note = f"no-fp64: {type(error).__name__}: {text[0][:160]}"
+        note = f"no-fp64: {type(error).__name__}: {first_line(error)}"
         return replace(reference, notes=(*reference.notes, note))
     return _with_exact(reference, other, a=better_a, b=better_b)
 
@@ -306,10 +305,8 @@ def _named(names: list[str], values: list[Any]) -> Outputs:
 
 
 def _failed(name: str, verb: str, error: Exception) -> CompileFailed:
-    lines = str(error).strip().splitlines()
-    text = lines[0][:400] if lines else type(error).__name__
     return CompileFailed(
-        f"{name} cannot {verb} the model, so there are no reference outputs: {text}",
+        f"{name} cannot {verb} the model, so there are no reference outputs: {first_line(error)}",
         reason="reference",
         hint="Check the model, or give fitting inputs with --input or --inputs.",
     )

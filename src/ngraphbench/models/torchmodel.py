@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ngraphbench.errors import CompileFailed, NGraphBenchError, Unsupported
+from ngraphbench.errors import CompileFailed, NGraphBenchError, Unsupported, first_line
 from ngraphbench.models.inputs import BATCH, Declared, InputPlan, plan_inputs
 from ngraphbench.models.modules import (
     arrange_inputs,
@@ -86,7 +86,7 @@ class TorchModel:
             raise
         except Exception as error:
             raise CompileFailed(
-                f"The model fails on its inputs: {type(error).__name__}: {_first_line(error)}",
+                f"The model fails on its inputs: {type(error).__name__}: {first_line(error)}",
                 reason="reference",
                 hint="Give fitting inputs with --input or --inputs.",
             ) from error
@@ -142,7 +142,7 @@ class TorchModel:
             found = self.examples(batch)
         except Exception as error:
             raise CompileFailed(
-                f"example_inputs({batch}) failed: {type(error).__name__}: {_first_line(error)}",
+                f"example_inputs({batch}) failed: {type(error).__name__}: {first_line(error)}",
                 reason="input",
                 hint="It takes a batch size and returns a tuple of tensors.",
             ) from error
@@ -250,7 +250,7 @@ def _load_checkpoint(module: Any, path: Path) -> None:
         module.load_state_dict({k.removeprefix("module."): v for k, v in state.items()})
     except Exception as error:
         raise CompileFailed(
-            f"The checkpoint {path.name} does not fit the model: {_first_line(error)}",
+            f"The checkpoint {path.name} does not fit the model: {first_line(error)}",
             reason="checkpoint",
             hint="It must hold a state_dict of this very model (.pt or .safetensors).",
         ) from error
@@ -330,9 +330,4 @@ def to_array(tensor: Any) -> Array:
 def _root_cause(error: BaseException) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
-    return f"{type(error).__name__}: {_first_line(error)}"
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:300] if lines else type(error).__name__
+    return f"{type(error).__name__}: {first_line(error)}"

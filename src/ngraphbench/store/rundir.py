@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ngraphbench.case import Case, canonical
-from ngraphbench.errors import SpecError, StoreError
+from ngraphbench.errors import SpecError, StoreError, nearest
 from ngraphbench.records import STATUSES
-from ngraphbench.spec_errors import nearest
 from ngraphbench.store.disk import write_whole
 from ngraphbench.store.journal import Journal
 from ngraphbench.types import Json
