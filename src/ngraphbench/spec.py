@@ -39,7 +39,7 @@ from ngraphbench.spec_values import (
     parse_seconds,
     setting_entry,
 )
-from ngraphbench.types import Json
+from ngraphbench.types import DTYPES, Json
 
 __all__ = [
     "AXES",
@@ -61,11 +61,6 @@ __all__ = [
 AXES = ("compiler", "batch", "model")
 MODES = ("sync", "queued")
 PRECISIONS = ("fp32", "fp16", "bf16")
-
-_DTYPES = (
-    *("float32", "float64", "float16", "bfloat16", "bool"),
-    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-)
 
 
 def _choice(*names: str) -> AfterValidator:
@@ -182,7 +177,7 @@ class InputEntry(_Entry):
     """What the user says about one input of a model; None leaves what the model says."""
 
     shape: Shape | None = None
-    dtype: Annotated[str, _choice(*_DTYPES)] | None = None
+    dtype: Annotated[str, _choice(*DTYPES)] | None = None
     generator: Annotated[str, AfterValidator(generator_entry)] | None = None
 
 

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 __all__ = [
     "BFLOAT16",
+    "DTYPES",
+    "FLOATS",
+    "INTEGERS",
     "Array",
     "Arrays",
     "Device",
@@ -28,6 +31,10 @@ Arrays: TypeAlias = dict[str, Array]
 OptionValue: TypeAlias = bool | int | float | str
 
 BFLOAT16 = "bfloat16"
+FLOATS = ("float32", "float64", "float16", BFLOAT16)
+INTEGERS = ("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8")
+DTYPES = (*FLOATS, *INTEGERS, "bool")
+"""What an input may be made of."""
 
 
 def storage_dtype(dtype: str) -> np.dtype[Any]:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from ngraphbench.errors import SpecError, Unsupported
-from ngraphbench.models.inputs import DTYPES, default_generator
+from ngraphbench.models.inputs import default_generator
 from ngraphbench.models.reference import Outputs, make_reference, relative_error, same_values
 from ngraphbench.models.values import from_bfloat16, generate, load_user_inputs, to_bfloat16
-from ngraphbench.types import Arrays, TensorSpec, storage_dtype
+from ngraphbench.types import DTYPES, Arrays, TensorSpec, storage_dtype
 
 
 def spec(dtype: str = "float32", *shape: int | str, generator: str = "") -> TensorSpec:

@@ -84,8 +84,9 @@ class Exporter:
         source = self._opened()
         batch, seed = int(request["batch"]), int(request.get("seed", self._seed))
         if batch < 1:
-            raise Unsupported(f"A batch of {batch} was asked for; it must be 1 or more.",
-                              reason="batch")  # fmt: skip
+            raise Unsupported(
+                f"A batch of {batch} was asked for; it must be 1 or more.", reason="batch"
+            )
         folder = batch_folder(self._root, batch)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "batch.json").unlink(missing_ok=True)

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ngraphbench.errors import Unsupported
-from ngraphbench.models.inputs import INTEGERS, Declared, InputPlan, plan_inputs
+from ngraphbench.models.inputs import Declared, InputPlan, plan_inputs
 from ngraphbench.models.onnxfile import graph_inputs, nodes
+from ngraphbench.types import INTEGERS
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, ValueInfoProto

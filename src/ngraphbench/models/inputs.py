@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ngraphbench.errors import SpecError, Unsupported
-from ngraphbench.types import BFLOAT16, Json, TensorSpec
+from ngraphbench.types import DTYPES, FLOATS, Json, TensorSpec
 
 __all__ = [
     "BATCH",
-    "DTYPES",
     "Declared",
     "InputPlan",
     "default_generator",
@@ -26,9 +25,6 @@ __all__ = [
 ]
 
 BATCH = "batch"
-FLOATS = ("float32", "float64", "float16", BFLOAT16)
-INTEGERS = ("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8")
-DTYPES = (*FLOATS, *INTEGERS, "bool")
 
 _BATCH_LETTERS = ("batch", "b", "n", "bs")
 _SIZES = (256, 128, 512, 32, 16)
@@ -126,8 +122,10 @@ def plan_inputs(declared: Sequence[Declared], overrides: Mapping[str, Any]) -> I
         shapes[one.name] = [BATCH if dim in batch_symbols else dim for dim in shape]
         if given is not None:
             _apply_shape(one, given, shape=shapes[one.name], fixed=fixed, bound=bound)
-    resolved = {n: [bound.get(d, d) if isinstance(d, str) else d for d in s]
-                for n, s in shapes.items()}  # fmt: skip
+    resolved = {
+        name: [bound.get(dim, dim) if isinstance(dim, str) else dim for dim in shape]
+        for name, shape in shapes.items()
+    }
     fixed_batch = _fixed_batch(resolved, fixed, notes)
     guesses = _guesses(resolved)
     if guesses:
@@ -160,9 +158,11 @@ def _soft(dim: int | str, axis: int) -> int | str:
 def _batch_symbols(shapes: Mapping[str, list[int | str]], notes: list[str]) -> set[str]:
     """Return the symbols that mean the batch, or none when the model has no such dim."""
     symbols = [
-        (axis, dim) for shape in shapes.values() for axis, dim in enumerate(shape)
+        (axis, dim)
+        for shape in shapes.values()
+        for axis, dim in enumerate(shape)
         if isinstance(dim, str)
-    ]  # fmt: skip
+    ]
     named = [
         dim for axis, dim in sorted(symbols, key=lambda s: s[0] != 0) if _like_batch(dim, axis)
     ]
