@@ -8,7 +8,6 @@ workers, so that it holds for as long as any of them lives.
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import json
 import os
@@ -38,6 +37,7 @@ from ngraphbench.session.state import Site
 from ngraphbench.store.disk import write_whole
 from ngraphbench.store.samples import read_samples
 from ngraphbench.types import Json
+from ngraphbench.worker.__main__ import die_with_parent
 
 __all__ = ["RECORDS", "host_lock", "main", "run", "spool_folder"]
 
@@ -47,8 +47,6 @@ LOCK_PATH = "/tmp/ngraphbench-host.lock"
 LOCK_VARIABLE = "NGRAPHBENCH_LOCK"
 EXIT_INTERRUPTED = 130
 LOCK_EVERY_S = 0.5
-
-_PR_SET_PDEATHSIG = 1
 
 
 def spool_folder(run: Path, session: Session) -> Path:
@@ -233,8 +231,7 @@ def main(arguments: list[str]) -> int:
 
 def _die_with_client(events: int) -> None:
     """End this process when its parent ends; the guard then ends what it has started."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    die_with_parent()
     # The client may have been gone before that call: then nobody reads events any more.
     poll = select.poll()
     poll.register(events, 0)

@@ -16,7 +16,7 @@ from pathlib import Path
 from ngraphbench.worker.loop import Operation, serve
 from ngraphbench.worker.protocol import adopt
 
-__all__ = ["main", "settle"]
+__all__ = ["die_with_parent", "main", "settle"]
 
 _PR_SET_PDEATHSIG = 1
 
@@ -38,8 +38,7 @@ def settle(sock: socket.socket) -> None:
 
     Ends the process at once when the parent is gone already.
     """
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    die_with_parent()
     # The parent may have died before that call: then its end of the socket is closed.
     with suppress(BlockingIOError):
         if not sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
@@ -50,6 +49,12 @@ def settle(sock: socket.socket) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(Exception):
         faulthandler.enable()
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when the thread that started it ends."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 if __name__ == "__main__":
