@@ -1,4 +1,4 @@
-"""The command in a record asks for the very cell it stands in."""
+"""Records: the command asks for the very cell, and the control compares like with like."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ngraphbench.case import Case, CompilerRef, Limits, ModelRef, Session
 from ngraphbench.cli.options import model_entries
 from ngraphbench.models.sources import resolve_model
 from ngraphbench.profiles import PROFILES
-from ngraphbench.session.recording import reproduce_command
+from ngraphbench.session.conductor import SENTINEL
+from ngraphbench.session.recording import make_records, reproduce_command
+from ngraphbench.session.state import CaseState, SessionState
 from ngraphbench.spec import build_experiment
+from ngraphbench.summary import Samples
 from ngraphbench.types import Device
 
 
@@ -60,3 +64,41 @@ def test_inputs_are_in_the_command(given: str) -> None:
     model = ModelRef("m.onnx", "m", "onnx", "c", inputs=inputs_of(given))
     words = words_of(model)
     assert inputs_of(words[words.index("--input") + 1]) == model.inputs
+
+
+def samples(ms: float, epochs: int) -> Samples:
+    rounds = 8
+    noise = np.random.default_rng(0).normal(0, 1e-3, epochs * rounds)
+    call_ns = ms * 1e6 * np.exp(noise)
+    return {
+        "epoch": np.repeat(np.arange(epochs), rounds),
+        "round": np.tile(np.arange(rounds), epochs),
+        "calls": np.full(len(call_ns), 10),
+        "slot_ns": call_ns * 10,
+        "call_ns": call_ns,
+        "first_ns": call_ns,
+        "cpu_ns": call_ns * 10,
+        "nivcsw": np.zeros(len(call_ns)),
+    }
+
+
+@pytest.mark.parametrize(("status", "controlled"), [("ok", True), ("crashed", False)])
+def test_a_control_whose_twin_left_says_nothing(status: str, controlled: bool) -> None:
+    model = ModelRef("m.onnx", "m", "onnx", "c")
+    cases = tuple(Case(model, CompilerRef("x", "m:X"), Device(), batch) for batch in (1, 8))
+    state = SessionState(
+        cases={
+            cases[0].case_id: CaseState(status=status, call_ns=1e6),
+            cases[1].case_id: CaseState(status="ok", call_ns=8e6),
+        },
+        epochs_done=2,
+    )
+    found = {
+        cases[0].case_id: samples(1.0, 2 if controlled else 1),
+        cases[1].case_id: samples(8.0, 2),
+        SENTINEL: samples(1.0, 2),
+    }
+    session = Session(cases, "x", PROFILES["quick"], Limits())
+    *_, record = make_records(session, state, read=found.get, host={})
+    assert (record["sentinel"] is not None) == controlled
+    assert "untrusted" not in {flag["flag"] for flag in record["flags"]}

@@ -1,16 +1,21 @@
-"""A resident program whose process never comes to be."""
+"""A resident program whose process does not start, or does not stop."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ngraphbench.case import Case, CompilerRef, Limits, ModelRef
 from ngraphbench.errors import Unavailable, WorkerFailed
 from ngraphbench.session.resident import Resident, Stopped, Worker
 from ngraphbench.session.state import CaseState
-from ngraphbench.types import Device
+from ngraphbench.session.verify import Reference
+from ngraphbench.types import Device, Json, TensorSpec
+from ngraphbench.workload import write_arrays
+
+CASE = Case(ModelRef("m", "m", "onnx", "c"), CompilerRef("x", "m:X"), Device(), 1)
 
 
 @pytest.mark.parametrize(
@@ -27,11 +32,41 @@ def test_a_process_that_cannot_start_stops_its_cell_alone(
     def spawn() -> Worker:
         raise error
 
-    case = Case(ModelRef("m", "m", "onnx", "c"), CompilerRef("x", "m:X"), Device(), 1)
     state = CaseState()
-    resident = Resident(case, state, Limits(), spawn, tmp_path, tmp_path, {})
+    resident = Resident(CASE, state, Limits(), spawn, tmp_path, tmp_path, {})
     with pytest.raises(Stopped) as caught:
         resident.prepare()
     resident.kill()
     state.fail(caught.value.error, caught.value.stage)
     assert (state.status, state.reason, state.stage) == (status, reason, "environment")
+
+
+class Restless:
+    """A worker that answers rightly and cannot be suspended."""
+
+    peak_rss_bytes = 0
+    log_truncated = False
+
+    def request(self, op: str, *, deadline_s: float, **fields: object) -> Json:
+        if op == "outputs":
+            write_arrays(Path(str(fields["path"])), {"y": np.ones(2, np.float32)})
+        about = {"python": "3", "version": "1", "packages": {}, "variables": {}}
+        return {**about, "seconds": 0.1, "ns": [1_000_000_000]}
+
+    def suspend(self) -> None:
+        raise WorkerFailed("It did not stop.", status="failed", reason="suspend")
+
+    def resume(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+def test_a_process_that_cannot_be_suspended_stops_its_cell_alone(tmp_path: Path) -> None:
+    reference = Reference("r", {"y": np.ones(2)}, (TensorSpec("y", "float32", (2,)),))
+    references = {"a": reference, "b": reference}
+    resident = Resident(CASE, CaseState(), Limits(), Restless, tmp_path, tmp_path, references)
+    with pytest.raises(Stopped) as caught:
+        resident.prepare()
+    assert (caught.value.stage, caught.value.error.reason) == ("measure", "suspend")

@@ -149,10 +149,13 @@ def _summary(context: _Context, case: Case) -> Json | None:
 
 
 def _sentinel(context: _Context) -> tuple[Json | None, Comparison | None]:
-    session = context.session
-    ok = [case for case in session.cases if context.state.cases[case.case_id].status in MEASURED]
-    chosen = sentinel_case(session, ok)
+    session, cases = context.session, context.state.cases
+    # It ran beside the first baseline that got as far as slots. Where that one failed later,
+    # the samples are of two different programs.
+    chosen = sentinel_case(session, [c for c in session.cases if cases[c.case_id].call_ns])
     if chosen is None or SENTINEL not in context.samples:
+        return None, None
+    if cases[chosen.case_id].status not in MEASURED:
         return None, None
     found = compare(
         context.samples[chosen.case_id],

@@ -87,7 +87,7 @@ class Resident:
         checks = {name: self._check_set(name, first=name == "a") for name in INPUT_SETS}
         self._conclude(merge(checks))
         self._settle()
-        self.suspend()
+        self._rest()
 
     def check_after(self) -> None:
         """Verify once more, now that timing is over. Raises Stopped."""
@@ -96,7 +96,7 @@ class Resident:
         before = self.verification or after
         merged = merge({"before": before, "after": after})
         self._conclude(replace(merged, checks=(*before.checks, "after")))
-        self.suspend()
+        self._rest()
 
     # -- the kernel's Candidate
 
@@ -259,6 +259,12 @@ class Resident:
         if len(times) >= 6 and self.cold:
             settled = (i for i, ns in enumerate(times) if ns <= 1.05 * steady)
             self.state.costs["runs_until_steady"] = next(settled, len(times))
+
+    def _rest(self) -> None:
+        try:
+            self.suspend()
+        except NGraphBenchError as error:
+            raise Stopped("measure", error) from error
 
     def _keep_usage(self) -> None:
         worker = self._worker
