@@ -39,7 +39,7 @@ from ngraphbench.store.samples import read_samples
 from ngraphbench.types import Json
 from ngraphbench.worker.__main__ import die_with_parent
 
-__all__ = ["RECORDS", "host_lock", "main", "run", "spool_folder"]
+__all__ = ["EXIT_INTERRUPTED", "RECORDS", "host_lock", "main", "run", "spool_folder"]
 
 RECORDS = "records.jsonl"
 LOCK_PATH = "/tmp/ngraphbench-host.lock"

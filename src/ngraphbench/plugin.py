@@ -88,7 +88,6 @@ class Compiler(ABC):
     threads_env: ClassVar[tuple[str, ...]] = ("OMP_NUM_THREADS",)
     cache_env: ClassVar[tuple[str, ...]] = ()
     install: ClassVar[str] = ""
-    baseline: ClassVar[bool] = False
     default: ClassVar[bool] = True
     not_yet_run_on_hardware: ClassVar[bool] = False
 

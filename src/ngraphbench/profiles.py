@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 from ngraphbench.types import Json
 
-__all__ = ["PROFILES", "Profile"]
+__all__ = ["MS", "PROFILES", "SECOND", "Profile"]
 
 MS = 1_000_000
 SECOND = 1_000_000_000

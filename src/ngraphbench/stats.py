@@ -17,7 +17,6 @@ __all__ = [
     "holm",
     "jackknife_log_ratio",
     "launch_spread",
-    "pseudo_median_interval",
     "signed_rank_interval",
     "t_quantile",
 ]
@@ -89,12 +88,6 @@ def signed_rank_interval(values: Array, confidence: float) -> tuple[float, float
         half = t_quantile(confidence, count - 1) * float(np.std(values, ddof=1))
         return centre - half / math.sqrt(count), centre + half / math.sqrt(count)
     return float(averages[cut - 1]), float(averages[len(averages) - cut])
-
-
-def pseudo_median_interval(values: Array, confidence: float) -> tuple[float, float, float]:
-    """Return (Hodges-Lehmann estimate, low, high) of ``values``."""
-    low, high = signed_rank_interval(values, confidence)
-    return hodges_lehmann(values), low, high
 
 
 def t_quantile(confidence: float, degrees: float) -> float:

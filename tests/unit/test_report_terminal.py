@@ -8,7 +8,8 @@ from rich.console import Console
 from run_fixture import HOSTILE, Run, full_run, model
 
 from ngraphbench.profiles import PROFILES
-from ngraphbench.report.terminal import RunProgress, clean, print_run, result_table
+from ngraphbench.report.progress import RunProgress
+from ngraphbench.report.terminal import clean, print_run, result_table
 
 
 def screen(width: int = 80, *, terminal: bool = False) -> Console:

@@ -173,7 +173,6 @@ class Eager(Compiler):
     packages: ClassVar[tuple[str, ...]] = ("torch",)
     threads_env: ClassVar[tuple[str, ...]] = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
     install: ClassVar[str] = INSTALL
-    baseline: ClassVar[bool] = True
 
     def probe(self, device: Device) -> Support:
         return _probe(device, name=self.name)

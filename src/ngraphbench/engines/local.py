@@ -26,8 +26,10 @@ __all__ = ["LocalEngine"]
 
 
 class LocalEngine:
-    """Runs sessions here, one at a time. ``packages`` are the distributions whose versions
-    enter the fingerprint of a session."""
+    """Runs sessions here, one at a time.
+
+    ``packages`` are the distributions whose versions enter the fingerprint of a session.
+    """
 
     def __init__(self, packages: Iterable[str] = ()) -> None:
         self._packages = sorted(set(packages))

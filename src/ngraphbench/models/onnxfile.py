@@ -28,6 +28,7 @@ __all__ = [
     "graph_inputs",
     "nodes",
     "open_onnx",
+    "similar_files",
     "tensors",
 ]
 

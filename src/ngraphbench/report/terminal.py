@@ -22,7 +22,6 @@ from ngraphbench.analysis.tables import Cell, Evidence, Read
 from ngraphbench.analysis.tables import Group as CellGroup
 from ngraphbench.analysis.verdict import headline, verdicts
 from ngraphbench.records import FAILURES
-from ngraphbench.report.progress import RunProgress
 from ngraphbench.report.wording import (
     FLAGS,
     MARKS,
@@ -37,7 +36,7 @@ from ngraphbench.report.wording import (
 )
 from ngraphbench.types import Json
 
-__all__ = ["RunProgress", "clean", "print_run", "result_table"]
+__all__ = ["clean", "print_run", "result_table"]
 
 MARK_STYLES = {"faster": "bold cyan", "slower": "magenta", "tie": "", "unresolved": "yellow"}
 REVERSALS_SHOWN = 12

@@ -12,7 +12,7 @@ import numpy as np
 
 from ngraphbench.types import Json
 
-__all__ = ["Canaries"]
+__all__ = ["Canaries", "describe"]
 
 _COMPUTE_BYTES = 2 * 1024**2
 _MEMORY_BYTES = 32 * 1024**2
