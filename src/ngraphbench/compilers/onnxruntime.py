@@ -34,7 +34,7 @@ from ngraphbench.workload import Workload
 
 __all__ = ["OnnxRuntime"]
 
-INSTALL = "pip install ngraphbench[onnxruntime]"
+INSTALL = "pip install 'ngraphbench[onnxruntime]'"
 CPU = "CPUExecutionProvider"
 PACKAGES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-directml")
 BFLOAT16_IN_ONNX = 16

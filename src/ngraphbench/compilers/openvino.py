@@ -36,7 +36,7 @@ from ngraphbench.workload import Workload
 
 __all__ = ["OpenVino"]
 
-INSTALL = "pip install ngraphbench[openvino]"
+INSTALL = "pip install 'ngraphbench[openvino]'"
 CACHE_VARIABLE = "NGRAPHBENCH_OPENVINO_CACHE"
 
 # Precision to the type of the hint, and what the device must then be capable of.

@@ -35,7 +35,7 @@ from ngraphbench.workload import Workload
 
 __all__ = ["Eager", "Inductor"]
 
-INSTALL = "pip install ngraphbench[torch]"
+INSTALL = "pip install 'ngraphbench[torch]'"
 
 Call = Callable[..., Any]
 Warm = TypeVar("Warm", bound="TorchProgram")

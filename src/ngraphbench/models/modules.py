@@ -203,7 +203,7 @@ def _library(name: str) -> Any:
         raise Unavailable(
             f"{name} cannot be imported: {error}.",
             reason="import",
-            hint="pip install ngraphbench[torch]",
+            hint="pip install 'ngraphbench[torch]'",
         ) from error
 
 

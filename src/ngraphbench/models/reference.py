@@ -258,7 +258,7 @@ class OnnxRunner:
             raise Unavailable(
                 "Reference outputs of an ONNX model of this size need onnxruntime.",
                 reason="reference",
-                hint="pip install ngraphbench[onnxruntime]",
+                hint="pip install 'ngraphbench[onnxruntime]'",
             ) from refusal
         raise _failed("onnxruntime:level=none", "load", refusal) from refusal
 
