@@ -67,12 +67,11 @@ class Campaign:
 
     def _same(self, session: Session) -> list[Json]:
         """Return the stored sessions measured under the same conditions."""
-        wanted = session.to_json()
-        keys = ("baseline", "fingerprint", "profile", "mode", "seed")
+        wanted = (session.fingerprint, session.profile.to_json(), session.mode, session.seed)
         return [
             record
             for record in self.directory.sessions()
-            if all(record[key] == wanted[key] for key in keys)
+            if (record["fingerprint"], record["profile"], record["mode"], record["seed"]) == wanted
         ]
 
     def _missing(self, session: Session) -> set[str]:

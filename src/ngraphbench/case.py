@@ -208,11 +208,10 @@ class Session:
 
     @property
     def session_id(self) -> str:
-        """16 hex digits: the cases and all that decides what is said of them but the limits."""
+        """16 hex digits: the cases, the profile, the fingerprint, the seed and the attempt."""
         return digest(
             [
                 sorted(case.case_id for case in self.cases),
-                self.baseline,
                 self.profile.to_json(),
                 self.fingerprint,
                 self.seed,
