@@ -185,6 +185,7 @@ def check_statuses(statuses: Collection[str]) -> None:
         if status not in STATUSES:
             raise SpecError(
                 f"There is no status {status!r}.",
+                key="--retry",
                 reason="unknown-status",
                 hint=nearest(status, STATUSES),
             )
