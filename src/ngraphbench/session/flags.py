@@ -65,16 +65,19 @@ def _threads(usage: Array, threads: int) -> Json | None:
 
 
 def _leak(rss_bytes: Sequence[int], samples: Samples) -> Json | None:
-    if len(rss_bytes) < 6:
+    # Every launch starts anew, so the last one tells as much as all together.
+    last = np.asarray(samples["epoch"]) == np.max(samples["epoch"])
+    own = rss_bytes[-int(np.count_nonzero(last)) :]
+    if len(own) < 6:
         return None
-    half = len(rss_bytes) // 2
+    half = len(own) // 2
     # The first slots may still fill caches; a leak goes on growing in the second half.
-    late = np.asarray(rss_bytes[half:], dtype=float)
+    late = np.asarray(own[half:], dtype=float)
     growth = float(late[-1] - late[0])
     steps = np.diff(late)
     if growth < LEAK_BYTES or float(np.mean(steps > 0)) < 0.6:
         return None
-    calls = float(np.sum(samples["calls"])) * len(late) / len(rss_bytes)
+    calls = float(np.sum(np.asarray(samples["calls"])[last])) * len(late) / len(own)
     return flag(
         "leak", f"memory grew by {growth / 2**20 / max(calls, 1) * 1000:.1f} MiB/1000 calls"
     )
