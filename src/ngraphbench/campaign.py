@@ -55,7 +55,7 @@ class Campaign:
         """Return what is left to do: planned sessions that are not finished, and retries."""
         left: list[Session] = []
         for session in self.plan.sessions:
-            ids = self._missing(session) | self._to_retry()
+            ids = self._missing(session) | self._to_retry(session)
             wanted = [case for case in session.cases if case.case_id in ids]
             self.kept += len(session.cases) - len(wanted)
             if len(wanted) == len(session.cases) and not self._same(session):
@@ -78,9 +78,14 @@ class Campaign:
         done = {case_id for record in self._same(session) for case_id in record["cases"]}
         return {case.case_id for case in session.cases} - done
 
-    def _to_retry(self) -> set[str]:
+    def _to_retry(self, session: Session) -> set[str]:
         found = cases_to_retry(self.directory.records(), self.retry)
-        return {case.case_id for case in found}
+        again = {case.case_id for case in found} & {case.case_id for case in session.cases}
+        if not again:
+            return again
+        # Only side by side with its baseline does a cell get its comparison back.
+        pairs = ((case.case_id, session.baseline_case(case)) for case in session.cases)
+        return again | {key for key, base in pairs if base and base.case_id in again}
 
     def _next(self, session: Session) -> int:
         return 1 + max((record["attempt"] for record in self._same(session)), default=0)

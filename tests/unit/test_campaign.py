@@ -137,6 +137,14 @@ def test_retry_measures_the_named_statuses_again_beside_their_baseline(tmp_path:
     assert sorted(r["attempt"] for r in RunDir.open(tmp_path).sessions()) == [0, 1]
 
 
+def test_a_baseline_is_retried_with_all_that_it_is_compared_with(tmp_path: Path):
+    plan = Plan("p", (session(case("eager"), case("ort"), case("eager", 8), case("ort", 8)),))
+    campaign(tmp_path, FakeEngine({"eager": "crashed"}), plan).run()
+    engine = FakeEngine()
+    campaign(tmp_path, engine, plan, retry=["crashed"]).run()
+    assert engine.asked == [["eager", "ort", "eager", "ort"]]
+
+
 def test_retries_go_along_with_cells_that_are_new(tmp_path: Path):
     first = Plan("p", (session(case("eager"), case("ort"), case("ov")),))
     campaign(tmp_path, FakeEngine({"ort": "crashed"}), first).run()
