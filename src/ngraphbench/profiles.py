@@ -18,7 +18,10 @@ class Profile:
 
     ``half_width`` is the within-launch target at which a sweep stops; ``tie`` the zone in
     which two candidates are called equal; ``budget_ns`` measuring time per candidate over
-    all epochs.
+    all epochs. Rounds go on until the target or the budget, so a noisy machine gets more.
+
+    Slots are short because calls of one slot share the machine's state of that moment: on a
+    shared host, twice the slots say more than slots of twice the length.
     """
 
     name: str
@@ -47,8 +50,8 @@ PROFILES: dict[str, Profile] = {
             name="quick",
             epochs=1,
             rounds_min=8,
-            rounds_max=24,
-            slot_ns=60 * MS,
+            rounds_max=100,
+            slot_ns=50 * MS,
             half_width=0.03,
             confidence=0.90,
             tie=0.03,
@@ -59,8 +62,8 @@ PROFILES: dict[str, Profile] = {
             name="default",
             epochs=3,
             rounds_min=12,
-            rounds_max=30,
-            slot_ns=100 * MS,
+            rounds_max=300,
+            slot_ns=50 * MS,
             half_width=0.01,
             confidence=0.95,
             tie=0.02,
@@ -71,8 +74,8 @@ PROFILES: dict[str, Profile] = {
             name="thorough",
             epochs=8,
             rounds_min=15,
-            rounds_max=30,
-            slot_ns=200 * MS,
+            rounds_max=500,
+            slot_ns=100 * MS,
             half_width=0.005,
             confidence=0.99,
             tie=0.01,

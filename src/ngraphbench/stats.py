@@ -108,7 +108,9 @@ def launch_spread(log_times: Array, prior: Launch = LAUNCH_PRIOR) -> Launch:
 
     ``log_times`` has one row per candidate and one column per epoch. What all candidates
     share in an epoch (drift) and what a candidate always has (speed) are taken out first:
-    the two-way residuals are what launches add.
+    the two-way residuals are what launches add. Only a small spread is drawn to the prior:
+    a host that proves noisier than believed is not talked down, or intervals at a launch
+    spread of 2 % cover 91 % instead of 95.
     """
     table = np.asarray(log_times, dtype=float)
     rows, columns = table.shape if table.ndim == 2 else (0, 0)
@@ -116,9 +118,10 @@ def launch_spread(log_times: Array, prior: Launch = LAUNCH_PRIOR) -> Launch:
         return prior
     residual = table - table.mean(axis=1, keepdims=True) - table.mean(axis=0) + table.mean()
     degrees = float((rows - 1) * (columns - 1))
+    squares = float(np.sum(residual**2))
     total = prior.degrees + degrees
-    variance = (prior.degrees * prior.sd**2 + float(np.sum(residual**2))) / total
-    return Launch(sd=math.sqrt(variance), degrees=total)
+    shrunk = (prior.degrees * prior.sd**2 + squares) / total
+    return Launch(sd=math.sqrt(max(shrunk, squares / degrees)), degrees=total)
 
 
 def jackknife_log_ratio(numerator: Array, denominator: Array) -> tuple[float, float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -17,7 +16,6 @@ from fake_runs import campaign, client, compiler, fake_plan, small_profile
 from processes import processes_of, wait_until
 
 from ngraphbench.agent import spool_folder
-from ngraphbench.engines.base import Interrupted
 from ngraphbench.plan import Plan
 from ngraphbench.store.rundir import RunDir
 from ngraphbench.testing.workloads import write_onnx
@@ -157,26 +155,21 @@ def test_an_interrupt_while_the_agent_starts(tmp_path: Path) -> None:
     running.stdout.close()
 
 
-def test_the_next_session_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_session_is_not_begun(tmp_path: Path) -> None:
     # Stopped in the last launch, past the fewest rounds: that session is finished.
     profile = small_profile(epochs=1, rounds=400)
     first = fake_plan(tmp_path, [compiler(work_us=10)], profile=profile)
     second = fake_plan(tmp_path, [compiler(work_us=20)], profile=profile)
     plan = Plan("two", (*first.sessions, *second.sessions))
-    running = campaign(tmp_path / "run", plan, interrupt_at(20))
-    with pytest.raises(Interrupted):
-        running.run()
+    running = client(tmp_path / "run", plan)
+    assert running.stdout is not None
+    assert until(running.stdout, "round", round=20)
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=60)
+    assert running.returncode == 130
     (record,) = RunDir.open(tmp_path / "run").latest()
     assert (record["label"], record["status"]) == ("fake:work_us=10", "ok")
     assert record["measurement"]["rounds"] < 400
-
-
-def interrupt_at(number: int):
-    def emit(event: dict) -> None:
-        if event["event"] == "round" and event["round"] == number:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    return emit
 
 
 def until(lines: IO[str], event: str, **fields: object) -> bool:

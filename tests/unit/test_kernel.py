@@ -126,7 +126,7 @@ def test_observers_and_controls_are_called_between_rounds_only():
 
 
 @pytest.mark.parametrize(
-    ("call_ms", "calls_min", "rewarm"), [(0.05, 3, 200), (5, 3, 3), (30, 3, 1), (150, 1, 1)]
+    ("call_ms", "calls_min", "rewarm"), [(0.05, 3, 200), (5, 3, 3), (15, 3, 1), (150, 1, 1)]
 )
 def test_slots_have_three_calls_unless_one_is_longer_than_the_slot(call_ms, calls_min, rewarm):
     request = slot_request(DEFAULT, mode="sync", call_ns=call_ms * MS)

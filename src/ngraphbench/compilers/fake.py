@@ -6,6 +6,7 @@ It is not among the entry points; name it by its target,
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -39,15 +40,17 @@ EXIT_CODE = 3
 FLOOD_CHARS = 200_000
 OOM_STEP_BYTES = 64 * 1024**2
 ORPHAN_S = 600
+_UNIT = bytes(16 * 1024)
 
 
 class FakeProgram(Program):
     """``2 x + 1`` of the inputs in turn, cut or repeated to each output's shape."""
 
-    def __init__(self, workload: Workload, *, work_ns: int, fault: str) -> None:
+    def __init__(self, workload: Workload, *, work_ns: int, units: int, fault: str) -> None:
         self._inputs = workload.inputs
         self._outputs = workload.outputs
         self._work_ns = work_ns
+        self._units = units
         self._fault = fault
         self._loaded: Arrays | None = None
         self._result: Arrays | None = None
@@ -67,6 +70,7 @@ class FakeProgram(Program):
             time.sleep(self._work_ns / 1e9)
         else:
             _spin(self._work_ns)
+            _work(self._units)
         if self._fault in _RUN:
             _RUN[self._fault]()
         sources = list(self._loaded.values())
@@ -121,6 +125,13 @@ class FakeCompiler(Compiler):
             help="more of it for each row of the batch",
         ),
         Option(
+            name="units",
+            type="int",
+            default=0,
+            minimum=0,
+            help="fixed pieces of work in each run, about 10 us each: a known truth to rank",
+        ),
+        Option(
             name="compile_ms",
             type="int",
             default=0,
@@ -151,7 +162,8 @@ class FakeCompiler(Compiler):
         if fault == "compile-crash":
             _crash()
         work_us = int(options.get("work_us", 0)) + workload.batch * int(options.get("row_us", 0))
-        return FakeProgram(workload, work_ns=work_us * 1000, fault=fault)
+        units = int(options.get("units", 0))
+        return FakeProgram(workload, work_ns=work_us * 1000, units=units, fault=fault)
 
 
 def _evaluated(source: Array, *, spec: TensorSpec) -> Array:
@@ -167,6 +179,11 @@ def _spin(work_ns: int) -> None:
     end_ns = time.thread_time_ns() + work_ns
     while time.thread_time_ns() < end_ns:
         pass
+
+
+def _work(units: int) -> None:
+    for _ in range(units):
+        hashlib.sha256(_UNIT).digest()
 
 
 def _crash() -> None:

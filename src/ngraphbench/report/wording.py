@@ -27,6 +27,7 @@ MARKS = {"faster": "▲", "slower": "▼", "tie": "=", "unresolved": "?"}
 
 FLAGS = {
     "interference": "something else used the processor; ratios stand if the A/A control passed",
+    "steal": "a hypervisor gave the processor to others",
     "quota": "the container's CPU quota throttled a slot",
     "drift": "the machine's speed moved by more than 10 %: read absolute figures as a range",
     "throttled": "heat or power limits lowered the clock",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ngraphbench.case import Case, Session
+from ngraphbench.environments.pressure import pressure_flags, read_counters
 from ngraphbench.session import canary
 from ngraphbench.session.clock import Clock, RealClock
 from ngraphbench.session.export import export_workloads, load_references, workload_key
@@ -219,6 +220,7 @@ class Conductor:
                 }
             )
 
+        before = read_counters(self.clock.now_ns())
         result = measure_epoch(
             residents,
             profile=self.session.profile,
@@ -233,6 +235,8 @@ class Conductor:
             observe=observe,
             interrupted=self.interrupted,
         )
+        for flag in pressure_flags(before, read_counters(self.clock.now_ns())):
+            self.state.flag(flag["flag"], flag["detail"])
         for failure in result.failures:
             resident = residents.pop(failure.key)
             resident.kill()

@@ -22,6 +22,7 @@ from ngraphbench.session.schedule import (
     Pair,
     SlotRequest,
     epoch_budget_ns,
+    is_look,
     precise_enough,
     round_order,
     slot_request,
@@ -216,7 +217,7 @@ def _ended(state: _Epoch, elapsed_ns: int, budget_ns: int, pairs: Sequence[Pair]
         return ""
     if elapsed_ns >= budget_ns:
         return "budget"
-    if rounds < state.profile.rounds_min:
+    if not is_look(rounds, state.profile.rounds_min):
         return ""
     samples = {key: columns(rows) for key, rows in state.result.rows.items()}
     return "precise" if precise_enough(samples, pairs, profile=state.profile) else ""

@@ -112,6 +112,11 @@ class SessionState:
     started_at: str = field(default_factory=now_utc)
     flags: list[Json] = field(default_factory=list)
 
+    def flag(self, name: str, detail: str) -> None:
+        """Add a flag of the whole session once."""
+        if all(known["flag"] != name for known in self.flags):
+            self.flags.append({"flag": name, "detail": detail})
+
     def save(self, path: Path) -> None:
         """Write the state to ``path``: whole or not at all, and on disk when this returns."""
         write_whole(path, json.dumps(asdict(self)))
