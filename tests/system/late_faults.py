@@ -64,7 +64,7 @@ class Late(FakeCompiler):
         kind = str(options.get("kind", "none"))
         if kind == "import":
             sys.exit(7)
-        program = LateProgram(workload, work_ns=20_000, fault="none")
+        program = LateProgram(workload, work_ns=20_000, units=0, fault="none")
         program.kind = kind
         if kind == "child":
             subprocess.Popen([sys.executable, "-c", "while True: pass"])
