@@ -101,12 +101,11 @@ DRIFTS: dict[str, Callable[[np.random.Generator], Drift]] = {
 
 @dataclass
 class Machine:
-    """One machine in one session: its clock, its drift, and what ran last on it."""
+    """One machine in one session: its clock and its drift."""
 
     rng: np.random.Generator
     drift: Drift
     clock: VirtualClock = field(default_factory=VirtualClock)
-    last: str = ""
 
     @property
     def now_s(self) -> float:
@@ -121,10 +120,6 @@ class Machine:
         return value
 
 
-Fault = Callable[["Program"], float]
-"""A log slowdown of one program alone."""
-
-
 @dataclass
 class Program:
     """A program whose call takes ``call_ns``; ``launch`` is this process's own log factor."""
@@ -133,8 +128,6 @@ class Program:
     name: str
     call_ns: float
     launch: float = 0.0
-    fault: Fault = lambda program: 0.0
-    slots: int = 0
 
     def resume(self) -> None: ...
 
@@ -143,13 +136,11 @@ class Program:
     def slot(self, request: SlotRequest) -> SlotResult:
         machine = self.machine
         machine.clock.advance_ns(SWITCH_NS)
-        effects = self.launch + self.fault(self) + machine.drift(machine.now_s) + machine.noise()
+        effects = self.launch + machine.drift(machine.now_s) + machine.noise()
         call_ns = self.call_ns * math.exp(effects)
         calls = max(request.calls_min, math.ceil(request.slot_ns / call_ns))
         slot_ns = int(calls * call_ns)
         machine.clock.advance_ns(slot_ns)
-        machine.last = self.name
-        self.slots += 1
         return SlotResult(
             calls=calls,
             slot_ns=slot_ns,
@@ -158,18 +149,3 @@ class Program:
             cpu_ns=2 * slot_ns,
             nivcsw=0,
         )
-
-
-def step(at_s: float, size: float = 0.05) -> Fault:
-    """Slower by ``size`` from ``at_s`` on."""
-    return lambda program: math.log1p(size) if program.machine.now_s >= at_s else 0.0
-
-
-def bimodal(size: float = 0.05) -> Fault:
-    """Slower by ``size`` in half of the slots, at random."""
-    return lambda program: math.log1p(size) * float(program.machine.rng.random() < 0.5)
-
-
-def carry_over(after: str, size: float = 0.01) -> Fault:
-    """Slower by ``size`` right after the program named ``after``."""
-    return lambda program: math.log1p(size) if program.machine.last == after else 0.0

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from scenarios import DRIFTS, Fault, Machine, Program
+from scenarios import DRIFTS, Machine, Program
 
 from ngraphbench.profiles import PROFILES, Profile
 from ngraphbench.session.kernel import Row, measure_epoch
@@ -36,7 +36,6 @@ class Declared:
     samples: dict[str, Samples]
     launch: Launch
     seconds: float
-    faults: Mapping[str, Fault] = field(default_factory=dict)
 
 
 def columns(rows: list[Row]) -> Samples:
@@ -54,7 +53,6 @@ def run_session(
     seed: int,
     launch_sd: float = 0.0,
     truth: Mapping[str, float] = TRUTH,
-    faults: Mapping[str, Fault] | None = None,
     profile: Profile = DEFAULT,
 ) -> Declared:
     """Return what a session of ``profile`` declares on a machine that drifts."""
@@ -68,7 +66,6 @@ def run_session(
                 name,
                 10 * MS * ratio,
                 launch=launch_sd * rng.standard_normal(),
-                fault=(faults or {}).get(name, lambda program: 0.0),
             )
             for name, ratio in truth.items()
         }
