@@ -67,11 +67,12 @@ class Campaign:
 
     def _same(self, session: Session) -> list[Json]:
         """Return the stored sessions measured under the same conditions."""
-        wanted = (session.fingerprint, session.profile.to_json(), session.mode, session.seed)
+        wanted = session.to_json()
+        keys = ("baseline", "fingerprint", "profile", "mode", "seed")
         return [
             record
             for record in self.directory.sessions()
-            if (record["fingerprint"], record["profile"], record["mode"], record["seed"]) == wanted
+            if all(record[key] == wanted[key] for key in keys)
         ]
 
     def _missing(self, session: Session) -> set[str]:

@@ -208,10 +208,11 @@ class Session:
 
     @property
     def session_id(self) -> str:
-        """16 hex digits: the cases, the profile, the fingerprint, the seed and the attempt."""
+        """16 hex digits: the cases and all that decides what is said of them but the limits."""
         return digest(
             [
                 sorted(case.case_id for case in self.cases),
+                self.baseline,
                 self.profile.to_json(),
                 self.fingerprint,
                 self.seed,

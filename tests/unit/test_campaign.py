@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,7 @@ def session_record(of: Session, cases: list[str]) -> Json:
         "mode": of.mode,
         "seed": of.seed,
         "attempt": of.attempt,
+        "baseline": of.baseline,
         "fingerprint": of.fingerprint,
         "cases": cases,
     }
@@ -105,6 +107,14 @@ def test_a_second_run_measures_nothing_and_says_what_it_kept(tmp_path: Path):
     again.run()
     assert engine.asked == []
     assert again.kept == 4
+
+
+def test_another_baseline_is_another_session(tmp_path: Path):
+    campaign(tmp_path, FakeEngine(), PLAN).run()
+    engine = FakeEngine()
+    other = tuple(replace(planned, baseline="ort") for planned in PLAN.sessions)
+    campaign(tmp_path, engine, Plan("p", other)).run()
+    assert engine.asked == [["eager", "ort"]] * 2
 
 
 def test_an_interrupt_keeps_finished_sessions_and_the_rest_is_run_later(tmp_path: Path):
