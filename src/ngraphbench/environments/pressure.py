@@ -93,9 +93,10 @@ def _throttled(root: Path) -> int | None:
         parts = line.split(":", 2)
         if len(parts) < 3 or (parts[1] and "cpu" not in parts[1].split(",")):
             continue
-        folder = parts[2].lstrip("/")
         mounts = ("",) if not parts[1] else ("cpu", "cpu,cpuacct", "cpuacct,cpu")
-        for mount in mounts:
+        # In a container the path is often the host's and not there; the top is its own.
+        places = [(mount, folder) for mount in mounts for folder in (parts[2].lstrip("/"), "")]
+        for mount, folder in places:
             path = root / "sys/fs/cgroup" / mount / folder / "cpu.stat"
             match = re.search(r"^nr_throttled (\d+)", _text(path), re.MULTILINE)
             if match:

@@ -123,9 +123,13 @@ class SessionState:
 
     @classmethod
     def load(cls, path: Path) -> SessionState | None:
-        """Return the saved state, or None when nothing was saved."""
+        """Return the saved state; None when nothing was saved, or by another version."""
         if not path.exists():
             return None
-        data: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        cases = {key: CaseState(**value) for key, value in data["cases"].items()}
-        return cls(**{**data, "cases": cases})
+        try:
+            data: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            cases = {key: CaseState(**value) for key, value in data["cases"].items()}
+            return cls(**{**data, "cases": cases})
+        except (ValueError, KeyError, TypeError):
+            # What another version measured is not mixed with what this one will.
+            return None
