@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint unit clean bench-loop bench-overhead
+.PHONY: help demo test check lint unit clean
+.PHONY: bench-agreement bench-kernel bench-loop bench-overhead
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -30,6 +31,12 @@ check: lint unit  ## Lint, types, layers and the fast tests
 
 test: lint  ## Everything: lint, types, layers and all tests
 	$(BIN)/pytest tests
+
+bench-agreement: $(VENV)/.ready  ## A worker against a plain loop, in turns: paired ratios
+	$(BIN)/python benchmarks/agreement.py
+
+bench-kernel: $(VENV)/.ready  ## The kernel against known truth, 24000 sessions on a virtual clock
+	$(BIN)/python benchmarks/kernel.py
 
 bench-loop: $(VENV)/.ready  ## ngb bench against a plain loop, as a ratio
 	$(BIN)/python benchmarks/plain_loop.py
