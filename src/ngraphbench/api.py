@@ -151,8 +151,8 @@ def available(device: Device | None = None) -> dict[str, str]:
 def bench(
     models: str | Sequence[str],
     *,
-    compilers: Sequence[str] = (),
-    batch_sizes: Sequence[int] = (1, 8),
+    compilers: str | Sequence[str] = (),
+    batch_sizes: int | Sequence[int] = (1, 8),
     profile: str = "default",
     out: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -165,8 +165,8 @@ def bench(
     """
     experiment = bench_experiment(
         [models] if isinstance(models, str) else list(models),
-        compilers=compilers,
-        batch_sizes=batch_sizes,
+        compilers=[compilers] if isinstance(compilers, str) else compilers,
+        batch_sizes=[batch_sizes] if isinstance(batch_sizes, int) else batch_sizes,
         profile=profile,
         settings=settings,
     )

@@ -4,6 +4,7 @@ import pytest
 from run_fixture import Run, full_run, model
 
 from ngraphbench.analysis.reversal import Reversal, reversals
+from ngraphbench.analysis.verdict import headline, verdicts
 from ngraphbench.profiles import PROFILES
 
 
@@ -108,6 +109,9 @@ def test_onnx_models_use_their_own_baseline() -> None:
     reversal = only(run.summarise())
     assert reversal.verdict == "reversed"
     assert reversal.baseline == "eager / onnxruntime:level=none"
+    assert not reversal.one_baseline
+    parts = run.parts
+    assert "swap places" not in headline(verdicts(*parts), reversals(*parts))
 
 
 def test_the_strongest_reversal_comes_first() -> None:

@@ -38,6 +38,11 @@ def test_an_input_option_that_cannot_be_read_is_refused(text: str) -> None:
         parse_input_option(text)
 
 
+def test_a_mistyped_dtype_is_told_from_a_shape() -> None:
+    with pytest.raises(SpecError, match=r"'int65' is a second shape, and no dtype .*int64"):
+        parse_input_option("ids=batchx16:int65")
+
+
 def test_a_symbol_on_axis_0_is_the_batch() -> None:
     plan = plan_inputs([image("N", 3, 8, 8)], {})
     (spec,) = plan.bound(5)

@@ -46,6 +46,14 @@ def test_numbers_are_whole_at_60_columns(run: Run) -> None:
     assert (spread[0], versus[-1], mark) == ("±", "x", "▲")
 
 
+def test_heads_are_whole_over_short_names() -> None:
+    run = Run(PROFILES["quick"])
+    run.cell(run.session(), model("m"), "eager", 8, ms=1.0)
+    console = screen()
+    console.print(result_table(*run.summarise().parts))
+    assert {"model", "batch", "compiler", "status"} <= set(text_of(console).split())
+
+
 def test_wrong_cells_have_no_number(run: Run) -> None:
     console = screen(100)
     console.print(result_table(*run.parts))

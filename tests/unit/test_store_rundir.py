@@ -240,3 +240,13 @@ def test_cut_torn_line_looks_back_any_distance(head: bytes, tail_bytes: int) -> 
         cut_torn_line(path)
         whole = head + b"x" * tail_bytes
         assert path.read_bytes() == whole[: whole.rfind(b"\n") + 1]
+
+
+def test_a_folder_that_is_no_run_is_met_with_fitting_advice(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(StoreError) as reading:
+        RunDir.open(tmp_path)
+    assert "that `ngb run` or `ngb bench` wrote" in reading.value.hint
+    with pytest.raises(StoreError) as writing:
+        RunDir.open(tmp_path, create=True)
+    assert "empty or new" in writing.value.hint

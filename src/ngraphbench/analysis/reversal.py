@@ -50,6 +50,11 @@ class Reversal:
         return min((abs(math.log(r.estimate)) if r and r.estimate > 0 else 0.0) for r in ratios)
 
     @property
+    def one_baseline(self) -> bool:
+        """Whether both models have the same baseline, so that only the compiler differs."""
+        return " / " not in self.baseline
+
+    @property
     def sentence(self) -> str:
         """One sentence without a full stop, for people."""
         where = f"under {self.compiler} at batch {self.batch}"

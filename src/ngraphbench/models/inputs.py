@@ -317,7 +317,8 @@ def parse_input_option(text: str) -> tuple[str, Json]:
         else:
             key, value = "shape", _shape(part, text=text)
         if key in override:
-            raise _option_error(text, f"{part!r} is a second {key}")
+            dtypes = f", and no dtype ({', '.join(DTYPES)})" if key == "shape" else ""
+            raise _option_error(text, f"{part!r} is a second {key}{dtypes}")
         override[key] = value
     if str(override.get("generator", "")).startswith("range:") and "dtype" in override:
         kind = "uniform" if override["dtype"] in FLOATS else "int"

@@ -157,6 +157,9 @@ def _status_style(cell: Cell) -> str:
     return "yellow" if cell.status != "ok" else ""
 
 
+_HEADS = ("model", "compiler", "status")
+
+
 @dataclass(frozen=True, slots=True)
 class _Widths:
     """Columns that give way to the width at hand; the rest have a fixed need."""
@@ -182,11 +185,12 @@ class _Widths:
         bare = cls(0, 0, 0, wide=width >= 110, narrow=width < 72)
         flexible = max(18, width - bare.fixed)
         needs = [
-            max((len(visible(group.title)) for group in evidence.groups), default=5),
-            max((len(visible(cell.label)) for cell in evidence.cells), default=8),
-            max((len(visible(_status(cell))) for cell in evidence.cells), default=6),
+            max((len(visible(group.title)) for group in evidence.groups), default=0),
+            max((len(visible(cell.label)) for cell in evidence.cells), default=0),
+            max((len(visible(_status(cell))) for cell in evidence.cells), default=0),
         ]
-        shares = [min(max(need, 6), flexible // 3) for need in needs]
+        needs = [max(need, len(head)) for need, head in zip(needs, _HEADS, strict=True)]
+        shares = [min(need, flexible // 3) for need in needs]
         for i, need in enumerate(needs):
             spare = flexible - sum(shares)
             shares[i] += max(0, min(need - shares[i], spare))

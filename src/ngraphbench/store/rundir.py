@@ -53,7 +53,9 @@ class RunDir:
             raise StoreError(
                 f"{path} holds other files and is not a run directory.",
                 reason="not-a-run",
-                hint="Give an empty or new folder.",
+                hint="Give an empty or new folder."
+                if create
+                else "Give the folder that `ngb run` or `ngb bench` wrote (--out).",
             )
         if not names and not create:
             raise StoreError(
