@@ -250,3 +250,12 @@ def test_a_folder_that_is_no_run_is_met_with_fitting_advice(tmp_path: Path) -> N
     with pytest.raises(StoreError) as writing:
         RunDir.open(tmp_path, create=True)
     assert "empty or new" in writing.value.hint
+
+
+def test_planned_cells_without_a_record_are_counted(tmp_path: Path) -> None:
+    run = RunDir.open(tmp_path / "run", create=True)
+    assert run.unrecorded() == 0
+    run.write_plan({"sessions": [{"cases": [case(batch).to_json() for batch in (1, 2, 4)]}]})
+    assert run.unrecorded() == 3
+    run.append([case_record(2, "s1")])
+    assert run.unrecorded() == 2

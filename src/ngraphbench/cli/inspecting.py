@@ -30,12 +30,18 @@ def show(
 
     from ngraphbench.api import Run
     from ngraphbench.report.terminal import print_run
+    from ngraphbench.store.rundir import RunDir
 
     run = Run.open(directory)
     if json_:
         sys.stdout.write(json.dumps(run.records(), indent=1) + "\n")
     else:
         print_run(Console(), run.history(), run.sessions(), run.samples)
+        if missing := RunDir.open(directory).unrecorded():
+            typer.echo(
+                f"\n{missing} cell{'s' if missing > 1 else ''} still to come: the run goes on,"
+                " or it was stopped\nand the same command goes on from there."
+            )
     return run.exit_code()
 
 

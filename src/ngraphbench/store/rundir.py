@@ -133,6 +133,14 @@ class RunDir:
         """Return the record that counts for each case, see ``latest``."""
         return latest(self.records())
 
+    def unrecorded(self) -> int:
+        """Return how many planned cells have no record yet; 0 before there is a plan."""
+        sessions = (self.read_plan() or {}).get("sessions", [])
+        planned = {
+            Case.from_json(case).case_id for session in sessions for case in session["cases"]
+        }
+        return len(planned - {record["case_id"] for record in self.latest()})
+
     def finished_sessions(self) -> frozenset[str]:
         """Return the ids of the sessions that are committed."""
         return finished_sessions(self.records())
