@@ -85,8 +85,9 @@ def test_example_inputs_follow_the_batch(source: Path, factory: str) -> None:
 def test_errors_name_the_cause(source: Path) -> None:
     with pytest.raises(SpecError, match="Did you mean 'Net'"):
         create_module(_model(source, "Nett"))
-    with pytest.raises(CompileFailed, match="no such width"):
+    with pytest.raises(CompileFailed, match="no such width") as broken:
         create_module(_model(source, "broken"))
+    assert "?name=value" in broken.value.hint
     with pytest.raises(SpecError, match="gave a int"):
         create_module(_model(source, "number"))
     with pytest.raises(SpecError, match="no model file"):

@@ -318,7 +318,7 @@ def _called(make: Callable[[], Any], model: Json) -> Any:
         raise CompileFailed(
             f"Building {model['source']} failed: {type(error).__name__}: {error}",
             reason="model",
-            hint="Check its arguments and that its factory runs by itself.",
+            hint="Check that it runs by itself. Arguments go as MODEL?name=value&other=value.",
         ) from error
 
 
