@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import time
 from pathlib import Path
 from typing import Any
@@ -31,17 +32,18 @@ def plan_of(folder: Path, slot_ms: int) -> Plan:
 def test_the_agent_sleeps_while_a_slot_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slot_ms: int
 ) -> None:
-    spent: list[tuple[float, float]] = []
+    # This thread alone: vendors that earlier tests loaded have pools of their own here.
+    spent: list[float] = []
     request = WorkerProcess.request
 
     def watched(self: WorkerProcess, op: str, **more: Any) -> Any:
-        began, cpu_began = time.perf_counter(), time.process_time()
+        began, cpu_began = time.perf_counter(), time.thread_time()
         try:
             return request(self, op, **more)
         finally:
             if op == "slot":
-                cpu_s = time.process_time() - cpu_began
-                spent.append((cpu_s, time.perf_counter() - began))
+                cpu_s = time.thread_time() - cpu_began
+                spent.append(cpu_s / (time.perf_counter() - began))
 
     monkeypatch.setattr(WorkerProcess, "request", watched)
     (session,) = plan_of(tmp_path, slot_ms).sessions
@@ -49,10 +51,10 @@ def test_the_agent_sleeps_while_a_slot_runs(
     run.mkdir()
     message = json.dumps({"run": str(run), "session": session.to_json()})
     assert json.loads(agent.run(message, emit=lambda event: None))["finished"]
-    cpu_s, wall_s = (sum(column) for column in zip(*spent, strict=True))
-    print(f"agent: {cpu_s / wall_s:.3%} of {wall_s:.1f} s in {len(spent)} slots of {slot_ms} ms")
+    share = statistics.median(spent)
+    print(f"agent: {share:.3%} of a CPU in {len(spent)} slots of {slot_ms} ms")
     assert len(spent) == 24
-    assert cpu_s / wall_s < LIMIT / 2
+    assert share < LIMIT / 2
 
 
 def test_client_and_guard_sleep_while_rounds_run(tmp_path: Path) -> None:

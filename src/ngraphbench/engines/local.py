@@ -129,6 +129,7 @@ def _follow(
 
 
 _STOPPING = (
-    "finishing the slot; press Ctrl-C again to stop at once (finished epochs are kept)",
+    "finishing the slot or the build at hand; press Ctrl-C again to stop at once"
+    " (finished epochs are kept)",
     "stopping now; finished epochs are kept",
 )
