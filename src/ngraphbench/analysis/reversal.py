@@ -50,11 +50,6 @@ class Reversal:
         return min((abs(math.log(r.estimate)) if r and r.estimate > 0 else 0.0) for r in ratios)
 
     @property
-    def one_baseline(self) -> bool:
-        """Whether both models have the same baseline, so that only the compiler differs."""
-        return " / " not in self.baseline
-
-    @property
     def sentence(self) -> str:
         """One sentence without a full stop, for people."""
         where = f"under {self.compiler} at batch {self.batch}"
@@ -160,6 +155,9 @@ def _judge(
     elif len(orders) == 2:
         verdict = "reversed"
     reason = "interval" if verdict == "unresolved" else ""
+    if a.baseline != b.baseline:
+        # Two baselines differ in more than the models: an order between them is no evidence.
+        verdict, reason = "unresolved", "baselines"
     return _reversal(a, b, compiler, verdict, reason, ratios=(baseline[0], under[0]))
 
 

@@ -61,8 +61,7 @@ def headline(verdicts: Sequence[Verdict], reversals: Sequence[Reversal]) -> str:
 
 def headline_sentences(verdicts: Sequence[Verdict], reversals: Sequence[Reversal]) -> list[str]:
     """Return the sentences of the headline, the weightiest first; never none."""
-    # Of two models with a baseline each, the baselines alone may make the order differ.
-    swaps = [r for r in reversals if r.verdict == "reversed" and r.one_baseline]
+    swaps = [r for r in reversals if r.verdict == "reversed"]
     sentences = [f"{r.sentence}." for r in swaps[:1]]
     sentences += _best(verdicts, 2 - len(sentences))
     return sentences or ["Nothing was measured."]
