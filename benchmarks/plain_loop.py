@@ -36,7 +36,8 @@ x = np.random.default_rng(0).standard_normal((1, 3, 224, 224)).astype(np.float32
 if which == "eager":
     import timm, torch
     torch.set_num_threads(threads)
-    torch.inference_mode().__enter__()
+    mode = torch.inference_mode()  # held: the mode ends with this object
+    mode.__enter__()
     net, image = timm.create_model(model).eval(), torch.from_numpy(x)
     call = lambda: net(image)
 elif which == "onnxruntime":
