@@ -67,12 +67,13 @@ class Campaign:
 
     def _same(self, session: Session) -> list[Json]:
         """Return the stored sessions measured under the same conditions."""
-        wanted = session.to_json()
+        wanted = {**session.to_json(), "mode": session.method.mode}
         keys = ("baseline", "fingerprint", "profile", "mode", "seed")
         return [
             record
             for record in self.directory.sessions()
             if all(record[key] == wanted[key] for key in keys)
+            and record.get("conditions", {}) == session.method.conditions
         ]
 
     def _missing(self, session: Session) -> set[str]:

@@ -14,7 +14,7 @@ from ngraphbench.plugin import Compiler, load_compiler, resolve_options
 from ngraphbench.spec import CompilerSpec, Experiment, parse_compiler
 from ngraphbench.spec_file import Keys
 
-__all__ = ["Candidate", "Candidates", "choose_candidates", "version_problem"]
+__all__ = ["Candidate", "Candidates", "choose_candidates", "runtime_for", "version_problem"]
 
 EAGER = "eager"
 
@@ -117,6 +117,11 @@ def choose_candidates(
     control = added(ONNX_BASELINE, ("control",)) if experiment.control else None
     placeholder = Candidate(CompilerRef(text, ""))
     return Candidates(tuple(listed), baseline or placeholder, onnx_baseline, control)
+
+
+def runtime_for(model: ModelRef) -> str:
+    """Return the name of the plain runtime for a model, for a co-runner that is not compared."""
+    return ONNX_BASELINE.partition(":")[0] if model.kind == "onnx" else EAGER
 
 
 def version_problem(candidate: Candidate, packages: Mapping[str, str]) -> str:

@@ -16,6 +16,7 @@ __all__ = [
     "Case",
     "CompilerRef",
     "Limits",
+    "Method",
     "ModelRef",
     "Session",
     "canonical",
@@ -189,6 +190,55 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Method:
+    """How a session measures, beyond what its profile says.
+
+    ``mode`` is that of the interleaved slots. ``claim``: ``artefact`` (this compiled file,
+    several launches) or ``compiler`` (every launch builds anew from empty caches). ``best``
+    races: a candidate that is surely slower leaves. What follows is measured in solo blocks,
+    all others suspended: ``tails_s`` of calls for percentiles (None: as the profile says),
+    ``rate_per_s`` requests at a fixed rate, ``in_flight`` requests at a time,
+    ``sustained_s`` until heat and power are in balance. ``beside`` is a program that is kept
+    busy all the while.
+    """
+
+    mode: str = "sync"
+    claim: str = "artefact"
+    best: bool = False
+    tails_s: float | None = None
+    rate_per_s: float | None = None
+    in_flight: tuple[int, ...] = ()
+    sustained_s: float = 0.0
+    beside: Case | None = None
+
+    def to_json(self) -> Json:
+        return {
+            "mode": self.mode,
+            "claim": self.claim,
+            "best": self.best,
+            "tails_s": self.tails_s,
+            "rate_per_s": self.rate_per_s,
+            "in_flight": list(self.in_flight),
+            "sustained_s": self.sustained_s,
+            "beside": self.beside.to_json() if self.beside else None,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Method:
+        """Return the method; keys that are absent keep their defaults."""
+        given = {**data, "in_flight": tuple(data.get("in_flight", ()))}
+        if data.get("beside"):
+            given["beside"] = Case.from_json(data["beside"])
+        return cls(**given)
+
+    @property
+    def conditions(self) -> Json:
+        """What differs from the defaults: results under other conditions are not mixed."""
+        plain = Method().to_json()
+        return {key: value for key, value in self.to_json().items() if value != plain[key]}
+
+
+@dataclass(frozen=True, slots=True)
 class Session:
     """Cases measured side by side on one device, and how.
 
@@ -202,24 +252,24 @@ class Session:
     profile: Profile
     limits: Limits
     seed: int = 0
-    mode: str = "sync"
+    method: Method = Method()
     fingerprint: Json = field(default_factory=dict)
     attempt: int = 0
 
     @property
     def session_id(self) -> str:
         """16 hex digits: the cases and all that decides what is said of them but the limits."""
-        return digest(
-            [
-                sorted(case.case_id for case in self.cases),
-                self.baseline,
-                self.profile.to_json(),
-                self.fingerprint,
-                self.seed,
-                self.mode,
-                self.attempt,
-            ]
-        )[:16]
+        identity: list[Any] = [
+            sorted(case.case_id for case in self.cases),
+            self.baseline,
+            self.profile.to_json(),
+            self.fingerprint,
+            self.seed,
+            self.method.mode,
+            self.attempt,
+        ]
+        others = {k: v for k, v in self.method.conditions.items() if k != "mode"}
+        return digest([*identity, others] if others else identity)[:16]
 
     @property
     def device(self) -> Device:
@@ -253,7 +303,7 @@ class Session:
             "profile": self.profile.to_json(),
             "limits": self.limits.to_json(),
             "seed": self.seed,
-            "mode": self.mode,
+            "method": self.method.to_json(),
             "fingerprint": self.fingerprint,
             "attempt": self.attempt,
         }
@@ -266,7 +316,7 @@ class Session:
             profile=Profile.from_json(data["profile"]),
             limits=Limits.from_json(data["limits"]),
             seed=data["seed"],
-            mode=data["mode"],
+            method=Method.from_json(data.get("method") or {"mode": data["mode"]}),
             fingerprint=data["fingerprint"],
             attempt=data["attempt"],
         )

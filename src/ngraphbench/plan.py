@@ -8,10 +8,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ngraphbench.candidates import Candidate, Candidates, choose_candidates, version_problem
-from ngraphbench.case import Case, ModelRef, Session, canonical
+from ngraphbench.candidates import (
+    Candidate,
+    Candidates,
+    choose_candidates,
+    runtime_for,
+    version_problem,
+)
+from ngraphbench.case import Case, CompilerRef, Method, ModelRef, Session, canonical
 from ngraphbench.errors import SpecError, nearest
 from ngraphbench.models.sources import resolve_model
+from ngraphbench.plugin import load_compiler, resolve_options
 from ngraphbench.profiles import PROFILES
 from ngraphbench.spec import Experiment, shape_combinations
 from ngraphbench.spec_file import join_errors
@@ -94,6 +101,9 @@ def make_plan(
     candidates = choose_candidates(experiment, compilers=compilers, models=models, errors=errors)
     if errors:
         raise join_errors(errors)
+    methods = {
+        device: _method(experiment, device, base=base, compilers=compilers) for device in devices
+    }
     groups: dict[tuple[Any, ...], list[_Cell]] = {}
     skipped: list[Skipped] = []
     for cell in _cells(experiment, devices=devices, models=models, candidates=candidates):
@@ -103,7 +113,13 @@ def make_plan(
         else:
             groups.setdefault(_group(experiment, cell.case), []).append(cell)
     sessions = tuple(
-        _session(experiment, cells, baseline=candidates.baseline.ref.text, facts=facts)
+        _session(
+            experiment,
+            cells,
+            baseline=candidates.baseline.ref.text,
+            facts=facts,
+            method=methods[cells[0].case.device],
+        )
         for cells in groups.values()
         if any(cell.candidate.listed for cell in cells)
     )
@@ -255,8 +271,51 @@ def _group(experiment: Experiment, case: Case) -> tuple[Any, ...]:
     return (case.device, case.precision, canonical(case.shapes), model, batch)
 
 
+def _method(
+    experiment: Experiment, device: Device, *, base: Path, compilers: Mapping[str, str]
+) -> Method:
+    """Return how the sessions on ``device`` measure. Raises SpecError for a wrong ``beside``."""
+    measure = experiment.measure
+    return Method(
+        mode=measure.mode,
+        claim=measure.claim,
+        best=measure.best,
+        tails_s=measure.tails,
+        rate_per_s=measure.rate,
+        in_flight=tuple(measure.in_flight or ()),
+        sustained_s=measure.sustained or 0.0,
+        beside=_beside(experiment, device, base=base, compilers=compilers),
+    )
+
+
+def _beside(
+    experiment: Experiment, device: Device, *, base: Path, compilers: Mapping[str, str]
+) -> Case | None:
+    """Return the co-runner as a case of batch 1, under the first compiler that takes it."""
+    text, keys = experiment.measure.beside, ("measure", "beside")
+    if text is None:
+        return None
+    try:
+        model = resolve_model(text, base=base)
+    except SpecError as error:
+        raise experiment.error(error.message, keys, reason=error.reason, hint=error.hint) from error
+    name = runtime_for(model)
+    if name not in compilers:
+        raise experiment.error(
+            f"{text!r} would run beside under {name}, which is not there.", keys, reason="beside"
+        )
+    plugin = load_compiler(compilers[name])
+    ref = CompilerRef(name, compilers[name], resolve_options(plugin, {}))
+    return Case(model=model, compiler=ref, device=device, batch=1, label=f"beside {model.label}")
+
+
 def _session(
-    experiment: Experiment, cells: Sequence[_Cell], *, baseline: str, facts: Json
+    experiment: Experiment,
+    cells: Sequence[_Cell],
+    *,
+    baseline: str,
+    facts: Json,
+    method: Method,
 ) -> Session:
     found = facts[cells[0].case.device.name]
     packages: dict[str, str] = {}
@@ -268,7 +327,7 @@ def _session(
         profile=PROFILES[experiment.measure.profile],
         limits=experiment.limits,
         seed=experiment.seed,
-        mode=experiment.measure.mode,
+        method=method,
         fingerprint={
             "host": found.get("host", ""),
             "packages": dict(sorted(packages.items())),

@@ -34,10 +34,13 @@ from ngraphbench.spec_values import (
     compiler_entry,
     dim_entry,
     generator_entry,
+    numbers_entry,
     parse_bytes,
     parse_compiler,
     parse_seconds,
+    rate_entry,
     setting_entry,
+    threads_entry,
 )
 from ngraphbench.types import DTYPES, Json
 
@@ -60,6 +63,7 @@ __all__ = [
 
 AXES = ("compiler", "batch", "model")
 MODES = ("sync", "queued")
+CLAIMS = ("artefact", "compiler")
 PRECISIONS = ("fp32", "fp16", "bf16")
 
 
@@ -117,12 +121,6 @@ def _seed(value: int) -> int:
     return value
 
 
-def _threads(value: object) -> object:
-    if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
-        return value
-    raise ValueError(f"takes auto or a whole number of at least 1, not {value!r}")
-
-
 def _model_entry(value: object) -> object:
     return {"model": value} if isinstance(value, str) else value
 
@@ -160,6 +158,7 @@ def _compiler_as_written(spec: CompilerSpec) -> str | Json:
 Positive = Annotated[int, AfterValidator(_positive)]
 Seed = Annotated[int, AfterValidator(_seed)]
 Dim = Annotated[Any, BeforeValidator(dim_entry)]
+InFlight = Annotated[list[Positive], BeforeValidator(numbers_entry), AfterValidator(_unique)]
 Shape = list[Dim]
 Setting = Annotated[Any, BeforeValidator(setting_entry)]
 Seconds = Annotated[float, BeforeValidator(parse_seconds)]
@@ -198,11 +197,21 @@ Model = Annotated[ModelEntry, BeforeValidator(_model_entry)]
 
 
 class Measure(_Entry):
-    """How to measure. ``threads`` is a number, or ``auto``: what the device offers."""
+    """How to measure. ``threads`` is a number, or ``auto``: what the device offers.
+
+    The rest is laid out as ``case.Method``; ``beside`` is a model.
+    """
 
     profile: Annotated[str, _choice(*PROFILES)] = "default"
-    threads: Annotated[int | Literal["auto"], BeforeValidator(_threads)] = "auto"
+    threads: Annotated[int | Literal["auto"], BeforeValidator(threads_entry)] = "auto"
     mode: Annotated[str, _choice(*MODES)] = "sync"
+    claim: Annotated[str, _choice(*CLAIMS)] = "artefact"
+    best: bool = False
+    tails: Seconds | None = None
+    rate: Annotated[float, BeforeValidator(rate_entry)] | None = None
+    in_flight: InFlight | None = None
+    sustained: Seconds | None = None
+    beside: Annotated[str, Field(min_length=1)] | None = None
 
 
 class LimitsEntry(_Entry):

@@ -16,10 +16,13 @@ __all__ = [
     "compiler_entry",
     "dim_entry",
     "generator_entry",
+    "numbers_entry",
     "parse_bytes",
     "parse_compiler",
     "parse_seconds",
+    "rate_entry",
     "setting_entry",
+    "threads_entry",
 ]
 
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
@@ -175,3 +178,23 @@ def generator_entry(value: str) -> str:
         forms = "normal, uniform:LO:HI, int:LO:HI, range:LO:HI or const:V"
         raise ValueError(f"takes {forms}, not {value!r}")
     return value
+
+
+def rate_entry(value: object) -> object:
+    """Return requests per second. Raises ValueError for what is not between 0 and 1e6."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not (number and 0 < float(str(value)) < 1e6):
+        raise ValueError(f"takes requests per second above 0 and below 1e6, not {value!r}")
+    return float(str(value))
+
+
+def numbers_entry(value: object) -> object:
+    """Return a single number as a list of one, anything else as it is."""
+    return [value] if isinstance(value, int) else value
+
+
+def threads_entry(value: object) -> object:
+    """Return ``auto`` or a number of at least 1. Raises ValueError for anything else."""
+    if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
+        return value
+    raise ValueError(f"takes auto or a whole number of at least 1, not {value!r}")

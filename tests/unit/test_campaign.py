@@ -73,7 +73,7 @@ def session_record(of: Session, cases: list[str]) -> Json:
         "kind": "session",
         "session_id": of.session_id,
         "profile": of.profile.to_json(),
-        "mode": of.mode,
+        "mode": of.method.mode,
         "seed": of.seed,
         "attempt": of.attempt,
         "baseline": of.baseline,

@@ -257,6 +257,21 @@ def test_devices_and_threads(base: Path) -> None:
     assert plan.sessions[0].device.threads == 1
 
 
+def test_the_method_reaches_every_session_and_its_identity(base: Path) -> None:
+    measure = {"rate": 30, "in_flight": [1, 4], "sustained": "5min", "beside": "a.onnx"}
+    (plain,) = plan_of(base, ["timm:resnet18"], ["eager"]).sessions
+    (session,) = plan_of(base, ["timm:resnet18"], ["eager"], measure=measure).sessions
+    method = session.method
+    assert (method.rate_per_s, method.in_flight, method.sustained_s) == (30.0, (1, 4), 300.0)
+    assert method.beside is not None
+    assert (method.beside.compiler.name, method.beside.batch) == ("onnxruntime", 1)
+    assert Session.from_json(session.to_json()) == session
+    assert session.session_id != plain.session_id
+    assert plain.method.conditions == {}
+    error = refused(base, ["timm:resnet18"], ["eager"], measure={"beside": "none.onnx"})
+    assert error.key == "measure.beside"
+
+
 def test_fingerprint_holds_what_its_candidates_need(base: Path) -> None:
     (session,) = plan_of(base, ["nets.py:one"], ["tuner"]).sessions
     assert session.fingerprint["packages"] == {"torch": "2.14.1+cpu", "Tuner_Core": "3"}

@@ -65,6 +65,33 @@ def bench(
         str, typer.Option(help="quick (>= 10 % differences), default (>= 3 %) or thorough.")
     ] = "default",
     mode: Annotated[str, typer.Option(help="sync or queued.")] = "sync",
+    claim: Annotated[
+        str, typer.Option(help="artefact, or compiler: every launch builds anew, 3 or more.")
+    ] = "artefact",
+    best: Annotated[
+        bool, typer.Option("--best", help="Race: drop a candidate once it is surely slower.")
+    ] = False,
+    tails: Annotated[
+        str | None,
+        typer.Option(
+            metavar="10s", help="Calls per candidate for percentiles.", show_default="the profile's"
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(metavar="HZ", help="Also requests at a fixed rate: percentiles, deadlines."),
+    ] = None,
+    in_flight: Annotated[
+        str | None,
+        typer.Option("--in-flight", metavar="1,2,4", help="Also several requests at a time."),
+    ] = None,
+    sustained: Annotated[
+        str | None,
+        typer.Option(metavar="5min", help="Also alone until heat and power are in balance."),
+    ] = None,
+    beside: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Keep another model busy all the while.")
+    ] = None,
     timeout: Annotated[
         str | None, typer.Option(metavar="120s", help="Limit of one cell in one launch.")
     ] = None,
@@ -88,7 +115,16 @@ def bench(
         threads=threads,
         timeout=timeout,
         memory=memory,
-        mode=mode,
+        method={
+            "mode": mode,
+            "claim": claim,
+            "best": best,
+            "tails": tails,
+            "rate": rate,
+            "in_flight": options.in_flight_list(in_flight),
+            "sustained": sustained,
+            "beside": beside,
+        },
         seed=seed,
     )
     entries = options.model_entries(models, input_ or [], inputs, seed=seed)

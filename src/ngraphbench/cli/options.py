@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +10,7 @@ import typer
 
 from ngraphbench.errors import SpecError
 
-__all__ = ["Json", "Out", "batch_list", "bench_settings", "model_entries"]
+__all__ = ["Json", "Out", "batch_list", "bench_settings", "in_flight_list", "model_entries"]
 
 Json = Annotated[bool, typer.Option("--json", help="Print case records as one JSON array.")]
 Out = Annotated[
@@ -21,11 +21,22 @@ Out = Annotated[
 
 def batch_list(text: str) -> list[int]:
     """Return the batch sizes in ``1,8``. Raises SpecError for anything else."""
+    return _whole_numbers(text, key="--batch", what="batch sizes")
+
+
+def in_flight_list(text: str | None) -> list[int] | None:
+    """Return the numbers in ``1,2,4``. Raises SpecError for anything else."""
+    if text is None:
+        return None
+    return _whole_numbers(text, key="--in-flight", what="requests in flight")
+
+
+def _whole_numbers(text: str, *, key: str, what: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise SpecError(
-            f"{text!r} is not a list of batch sizes.", key="--batch", hint="Write 1,8 or 4."
+            f"{text!r} is not a list of {what}.", key=key, hint="Write 1,8 or 4."
         ) from None
 
 
@@ -36,13 +47,17 @@ def bench_settings(
     threads: int | None,
     timeout: str | None,
     memory: str | None,
-    mode: str,
+    method: Mapping[str, Any],
     seed: int,
 ) -> dict[str, Any]:
-    """Return the keys of an experiment file that ``bench``'s options stand for."""
-    settings: dict[str, Any] = {"precision": precision, "seed": seed, "measure": {"mode": mode}}
+    """Return the keys of an experiment file that ``bench``'s options stand for.
+
+    ``method`` holds keys of ``measure``; those that are None were not given.
+    """
+    measure = {key: value for key, value in method.items() if value is not None}
+    settings: dict[str, Any] = {"precision": precision, "seed": seed, "measure": measure}
     if threads is not None:
-        settings["measure"]["threads"] = threads
+        measure["threads"] = threads
     limits: dict[str, str] = {}
     if timeout is not None:
         limits |= {"cell": timeout, "compile": timeout, "first_call": timeout}

@@ -229,7 +229,7 @@ class Conductor:
             seed=self.session.seed,
             call_ns={key: resident.state.call_ns for key, resident in residents.items()},
             pairs=pairs_of(self.session, residents),
-            mode=self.session.mode,
+            mode=self.session.method.mode,
             repeats={k: 2 for k, r in residents.items() if several and r.case.batch == 1},
             controls=lambda number: canaries.sing(epoch, number),
             observe=observe,

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import numpy as np
 
 from ngraphbench import __version__
-from ngraphbench.case import Case, ModelRef, Session
+from ngraphbench.case import Case, Method, ModelRef, Session
 from ngraphbench.records import MEASURED, SCHEMA_VERSION, now_utc
 from ngraphbench.session.canary import describe
 from ngraphbench.session.conductor import SENTINEL, sentinel_case
@@ -121,7 +121,7 @@ def _measurement(samples: Samples, session: Session, name: str) -> Json:
     rounds = set(zip(samples["epoch"].tolist(), samples["round"].tolist(), strict=True))
     return {
         "samples": f"samples/{name}.csv",
-        "mode": session.mode,
+        "mode": session.method.mode,
         "epochs": len(np.unique(samples["epoch"])),
         "rounds": len(rounds),
         "calls": int(np.sum(samples["calls"])),
@@ -195,7 +195,8 @@ def _session_record(context: _Context) -> Json:
         "tool_version": __version__,
         "profile": session.profile.to_json(),
         "seed": session.seed,
-        "mode": session.mode,
+        "mode": session.method.mode,
+        "conditions": session.method.conditions,
         "attempt": session.attempt,
         "baseline": session.baseline,
         "cases": [c.case_id for c in session.cases if c.case_id not in state.deferred],
@@ -223,11 +224,29 @@ def reproduce_command(case: Case, session: Session) -> str:
         words += ["--inputs", case.model.inputs_file]
     for name, shape in case.shapes.items():
         words += ["--shape", f"{name}={'x'.join(map(str, shape))}"]
-    if session.mode != "sync":
-        words += ["--mode", session.mode]
+    words += _method_words(session.method)
     if session.seed:
         words += ["--seed", str(session.seed)]
     return shlex.join(words)
+
+
+def _method_words(method: Method) -> list[str]:
+    words: list[str] = []
+    if method.mode != "sync":
+        words += ["--mode", method.mode]
+    if method.claim != "artefact":
+        words += ["--claim", method.claim]
+    if method.tails_s is not None:
+        words += ["--tails", f"{method.tails_s:g}s"]
+    if method.rate_per_s is not None:
+        words += ["--rate", f"{method.rate_per_s:g}"]
+    if method.in_flight:
+        words += ["--in-flight", ",".join(map(str, method.in_flight))]
+    if method.sustained_s:
+        words += ["--sustained", f"{method.sustained_s:g}s"]
+    if method.beside is not None:
+        words += ["--beside", method.beside.model.source]
+    return words
 
 
 def _model_text(model: ModelRef) -> str:

@@ -202,4 +202,5 @@ def check_statuses(statuses: Collection[str]) -> None:
 
 
 def _conditions(session: Json) -> str:
-    return canonical([session[key] for key in ("fingerprint", "profile", "mode", "seed")])
+    keys = ("fingerprint", "profile", "mode", "seed")
+    return canonical([*(session[key] for key in keys), session.get("conditions", {})])
