@@ -28,14 +28,17 @@ from ngraphbench.environments.capture import worker_environment
 from ngraphbench.environments.host import host_facts
 from ngraphbench.environments.kit import build_kit, worker_command
 from ngraphbench.errors import EnvironmentFailed, NGraphBenchError
-from ngraphbench.plugin import load_compiler
+from ngraphbench.plugin import discover, load_compiler
 from ngraphbench.session.conductor import Conductor, Emit, Spawn
 from ngraphbench.session.guard import TOKEN_VARIABLE, become_subreaper, start_guard, sweep
+from ngraphbench.session.launches import learn, learned
 from ngraphbench.session.process import FD, WorkerProcess
 from ngraphbench.session.recording import make_records
 from ngraphbench.session.state import Site
+from ngraphbench.stats import Launch
 from ngraphbench.store.disk import write_whole
 from ngraphbench.store.samples import read_samples
+from ngraphbench.summary import launch_of
 from ngraphbench.types import Json
 from ngraphbench.worker.__main__ import die_with_parent
 
@@ -142,7 +145,10 @@ def run(message: str, *, emit: Emit, stop: Callable[[], bool] = lambda: False) -
         if not site.state.exists():
             # The first launch says what a cold compile costs: no caches of a broken-off one.
             shutil.rmtree(site.work(""), ignore_errors=True)
-        conductor = Conductor(session, site, _spawner(site, session), emit, stop)
+        believed = learned(session.method.claim).launch
+        conductor = Conductor(
+            session, site, _spawner(site, session), emit, stop, launch_prior=believed
+        )
         if not conductor.run():
             return json.dumps({"finished": False, "records": [], "deferred": []})
         shutil.rmtree(site.work(""), ignore_errors=True)
@@ -153,7 +159,23 @@ def run(message: str, *, emit: Emit, stop: Callable[[], bool] = lambda: False) -
         {"finished": True, "records": records, "deferred": conductor.state.deferred}
     )
     write_whole(done, outcome)
+    learn(_launches_seen(session, conductor, site), session.method.claim)
     return outcome
+
+
+def _launches_seen(session: Session, conductor: Conductor, site: Site) -> Launch:
+    """Return what the session's own launches say of this host, with nothing believed before."""
+    # The self-test's spinner is no compiler; its launches say nothing of theirs.
+    taught = set(discover().values())
+    cells = conductor.state.cases
+    samples = [
+        found
+        for case in session.cases
+        if case.compiler.target in taught
+        and cells[case.case_id].status == "ok"
+        and (found := _samples(site, case.case_id)) is not None
+    ]
+    return launch_of(samples, Launch(sd=0.0, degrees=0.0))
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ngraphbench.campaign import Campaign
+from ngraphbench.case import BENCH_LIMITS
 from ngraphbench.engines.local import LocalEngine
 from ngraphbench.errors import NGraphBenchError, SpecError
 from ngraphbench.models.sources import resolve_model
@@ -194,7 +195,11 @@ def bench_experiment(
         "batch_sizes": list(batch_sizes),
         "interleave": ["compiler", "batch", "model"],
         "measure": {"profile": profile},
-        "limits": {"first_call": "60s", "compile": "120s", "cell": "120s"},
+        "limits": {
+            "first_call": BENCH_LIMITS.first_call_s,
+            "compile": BENCH_LIMITS.compile_s,
+            "cell": BENCH_LIMITS.cell_s,
+        },
     }
     for key, value in (settings or {}).items():
         both = isinstance(value, Mapping) and isinstance(data.get(key), Mapping)

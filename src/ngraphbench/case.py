@@ -12,6 +12,7 @@ from ngraphbench.profiles import Profile
 from ngraphbench.types import Device, Json, OptionValue
 
 __all__ = [
+    "BENCH_LIMITS",
     "ONNX_BASELINE",
     "Case",
     "CompilerRef",
@@ -187,6 +188,10 @@ class Limits:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Limits:
         return cls(**data)
+
+
+BENCH_LIMITS = Limits(compile_s=120.0, cell_s=120.0)
+"""Those of a bench without an experiment file: short ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ __all__ = [
     "compare",
     "epoch_log_times",
     "launch_of",
+    "prior_of",
     "round_logs",
     "summarise",
     "verdict",
@@ -100,6 +101,12 @@ def launch_of(all_samples: Sequence[Samples], prior: Launch = LAUNCH_PRIOR) -> L
     longest = max((len(column) for column in columns), default=0)
     table = [column for column in columns if len(column) == longest]
     return stats.launch_spread(np.array(table), prior) if table else prior
+
+
+def prior_of(session: Json | None) -> Launch:
+    """Return what a session believed of its host's launches; the start where it does not say."""
+    found = (session or {}).get("launch_prior")
+    return Launch(float(found["sd"]), float(found["degrees"])) if found else LAUNCH_PRIOR
 
 
 def compare(

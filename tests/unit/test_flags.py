@@ -50,6 +50,11 @@ def test_fewer_or_more_threads_than_asked_for_are_said():
 
 def test_too_few_rounds_are_said():
     assert names(np.full(7, 1.98)) == ["few-rounds"]
+    for interrupted, why in ((False, "budget"), (True, "interrupt")):
+        (flag,) = case_flags(
+            samples(np.full(7, 1.98)), threads=2, rounds_min=8, interrupted=interrupted
+        )
+        assert why in flag["detail"]
 
 
 def test_growing_memory_is_a_leak_and_a_filled_cache_is_not():

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ngraphbench.case import Case, CompilerRef, Limits, ModelRef, Session
-from ngraphbench.cli.options import model_entries
+from ngraphbench.api import bench_experiment
+from ngraphbench.case import BENCH_LIMITS, Case, CompilerRef, Limits, ModelRef, Session
+from ngraphbench.cli.options import bench_settings, model_entries
 from ngraphbench.models.sources import resolve_model
 from ngraphbench.profiles import PROFILES
 from ngraphbench.session.conductor import SENTINEL
@@ -53,6 +54,7 @@ def test_arguments_of_a_model_are_in_the_command(
         "x=normal",
         "a=b:c=batchx4:-1.5..2",
         "x=batch:0..1",
+        "x=batchx2:float32:const(-0.5)",
     ],
 )
 def test_inputs_are_in_the_command(given: str) -> None:
@@ -64,6 +66,33 @@ def test_inputs_are_in_the_command(given: str) -> None:
     model = ModelRef("m.onnx", "m", "onnx", "c", inputs=inputs_of(given))
     words = words_of(model)
     assert inputs_of(words[words.index("--input") + 1]) == model.inputs
+
+
+def test_weights_are_in_the_command() -> None:
+    model = ModelRef("timm:x", "x", "timm", "c", weights="pretrained")
+    assert "--pretrained" in words_of(model)
+    words = words_of(ModelRef("timm:x", "x", "timm", "c", checkpoint="w.pt"))
+    assert words[words.index("--checkpoint") + 1] == "w.pt"
+
+
+@pytest.mark.parametrize("limits", [BENCH_LIMITS, Limits(), Limits(1.5, 2.0, 3600.0, 123456789)])
+def test_limits_are_in_the_command(limits: Limits) -> None:
+    case = Case(ModelRef("m.onnx", "m", "onnx", "c"), CompilerRef("x", "m:X"), Device(), 4)
+    words = shlex.split(reproduce_command(case, Session((case,), "x", PROFILES["quick"], limits)))
+    given = [words[i + 1] for i, word in enumerate(words) if word == "--limit"]
+    settings = bench_settings(
+        shapes=[],
+        precision="fp32",
+        threads=None,
+        timeout=None,
+        memory=None,
+        method={},
+        seed=0,
+        limits=given,
+    )
+    found = bench_experiment(["m.onnx"], compilers=["x"], settings=settings)
+    assert found.limits == limits
+    assert bool(given) == (limits != BENCH_LIMITS)
 
 
 def samples(ms: float, epochs: int) -> Samples:
@@ -92,6 +121,7 @@ def test_a_control_whose_twin_left_says_nothing(status: str, controlled: bool) -
             cases[1].case_id: CaseState(status="ok", call_ns=8e6),
         },
         epochs_done=2,
+        sentinel=cases[0].case_id,
     )
     found = {
         cases[0].case_id: samples(1.0, 2 if controlled else 1),

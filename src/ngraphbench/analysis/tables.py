@@ -17,8 +17,8 @@ from ngraphbench.case import Case, CompilerRef, Limits, Session
 from ngraphbench.errors import StoreError
 from ngraphbench.profiles import PROFILES, Profile
 from ngraphbench.records import measured
-from ngraphbench.stats import LAUNCH_PRIOR, Launch
-from ngraphbench.summary import Comparison, Samples, compare, launch_of
+from ngraphbench.stats import Launch
+from ngraphbench.summary import Comparison, Samples, compare, launch_of, prior_of
 from ngraphbench.types import Json
 
 __all__ = ["Cell", "Evidence", "Group", "Interval", "Read", "join"]
@@ -223,7 +223,8 @@ class Evidence:
         if session_id not in self._launch:
             cells = [cell for cell in self.cells if cell.record["session_id"] == session_id]
             known = [samples for samples in map(self.samples, cells) if samples is not None]
-            self._launch[session_id] = launch_of(known) if known else LAUNCH_PRIOR
+            prior = prior_of(self.sessions.get(session_id))
+            self._launch[session_id] = launch_of(known, prior)
         return self._launch[session_id]
 
     def _load(self, cell: Cell) -> Samples | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from ngraphbench.errors import NGraphBenchError, SpecError
 
 if TYPE_CHECKING:
     from ngraphbench.plugin import Compiler
+    from ngraphbench.session.launches import Learned
     from ngraphbench.types import Support
 
 __all__ = ["doctor", "list_things", "report", "show"]
@@ -160,12 +162,18 @@ def doctor(json_: JsonObject = False) -> int:
     """Say what works here, what does not and how to cure it, and what disturbs measurement."""
     from ngraphbench.cli.printing import print_lines, print_support
     from ngraphbench.environments.host import disturbances, host_facts
+    from ngraphbench.session.launches import learned
 
     found = _supports()
     host, disturbing = host_facts(), disturbances()
     if json_:
         listing = {name: _compiler_json(compiler, support) for name, compiler, support in found}
-        answer = {"compilers": listing, "host": host, "disturbances": disturbing}
+        answer = {
+            "compilers": listing,
+            "host": host,
+            "disturbances": disturbing,
+            "launches": asdict(learned()),
+        }
         sys.stdout.write(json.dumps(answer, indent=1) + "\n")
         return 0
     print_support(found)
@@ -174,5 +182,13 @@ def doctor(json_: JsonObject = False) -> int:
         f" {(host['memory_bytes'] or 0) / 2**30:.0f} GiB, {host['os']}, kernel {host['kernel']}"
     )
     quiet = "Nothing seen now that would disturb measurement."
-    print_lines(["", machine, *(disturbing or [quiet])])
+    print_lines(["", machine, _launch_line(learned()), *(disturbing or [quiet])])
     return 0
+
+
+def _launch_line(known: Learned) -> str:
+    """Return what was learned of this host's launches as a sentence."""
+    if not known.sessions:
+        return "Launches of one program are taken to differ by 1 %: nothing was learned here yet."
+    sessions = "1 session" if known.sessions == 1 else f"{known.sessions} sessions"
+    return f"Launches of one program differ by {known.sd:.1%} on this host ({sessions})."

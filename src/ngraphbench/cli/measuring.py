@@ -52,6 +52,12 @@ def bench(
         Path | None,
         typer.Option("--inputs", metavar="FILE.npz", help="Your own input arrays, by name."),
     ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Weights to load into the model.")
+    ] = None,
+    pretrained: Annotated[
+        bool, typer.Option("--pretrained", help="Weights that the model's library downloads.")
+    ] = False,
     shape: Annotated[
         list[str] | None,
         typer.Option("--shape", metavar="NAME=1x3x320x320", help="Fix the shape of an input."),
@@ -95,6 +101,14 @@ def bench(
     timeout: Annotated[
         str | None, typer.Option(metavar="120s", help="Limit of one cell in one launch.")
     ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--limit",
+            metavar="NAME=VALUE",
+            help="One limit of a cell: first_call, compile, cell or memory, as compile=10min.",
+        ),
+    ] = None,
     memory: Annotated[
         str | None, typer.Option(metavar="8GiB", help="Memory limit of one program.")
     ] = None,
@@ -115,6 +129,7 @@ def bench(
         threads=threads,
         timeout=timeout,
         memory=memory,
+        limits=limit or [],
         method={
             "mode": mode,
             "claim": claim,
@@ -127,7 +142,9 @@ def bench(
         },
         seed=seed,
     )
-    entries = options.model_entries(models, input_ or [], inputs, seed=seed)
+    entries = options.model_entries(
+        models, input_ or [], inputs, seed=seed, checkpoint=checkpoint, pretrained=pretrained
+    )
     batches = options.batch_list(batch)
     experiment = api.bench_experiment(
         entries,

@@ -49,25 +49,35 @@ def bench_settings(
     memory: str | None,
     method: Mapping[str, Any],
     seed: int,
+    limits: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the keys of an experiment file that ``bench``'s options stand for.
 
-    ``method`` holds keys of ``measure``; those that are None were not given.
+    ``method`` holds keys of ``measure``; those that are None were not given. ``limits`` are
+    texts such as ``compile=10min``; they win over ``timeout`` and ``memory``.
     """
     measure = {key: value for key, value in method.items() if value is not None}
     settings: dict[str, Any] = {"precision": precision, "seed": seed, "measure": measure}
     if threads is not None:
         measure["threads"] = threads
-    limits: dict[str, str] = {}
+    limited: dict[str, Any] = {}
     if timeout is not None:
-        limits |= {"cell": timeout, "compile": timeout, "first_call": timeout}
+        limited |= {"cell": timeout, "compile": timeout, "first_call": timeout}
     if memory is not None:
-        limits["memory"] = memory
-    if limits:
-        settings["limits"] = limits
+        limited["memory"] = memory
+    limited |= dict(map(_limit, limits))
+    if limited:
+        settings["limits"] = limited
     if shapes:
         settings["shapes"] = dict(_shape(text) for text in shapes)
     return settings
+
+
+def _limit(text: str) -> tuple[str, str | int]:
+    name, equals, value = text.partition("=")
+    if not equals or not name or not value:
+        raise SpecError(f"{text!r} is not a limit.", key="--limit", hint="Write compile=10min.")
+    return name, int(value) if value.isdecimal() else value
 
 
 def _shape(text: str) -> tuple[str, list[list[int | str]]]:
@@ -81,7 +91,13 @@ def _shape(text: str) -> tuple[str, list[list[int | str]]]:
 
 
 def model_entries(
-    models: Sequence[str], inputs: Sequence[str], inputs_file: Path | None, *, seed: int = 0
+    models: Sequence[str],
+    inputs: Sequence[str],
+    inputs_file: Path | None,
+    *,
+    seed: int = 0,
+    checkpoint: Path | None = None,
+    pretrained: bool = False,
 ) -> list[dict[str, Any]]:
     """Return the models as entries of an experiment file, each with the user's inputs."""
     from ngraphbench.models.inputs import parse_input_option
@@ -92,4 +108,8 @@ def model_entries(
         entry["inputs"] = overrides
     if inputs_file is not None:
         entry["inputs_file"] = str(inputs_file)
+    if checkpoint is not None:
+        entry["checkpoint"] = str(checkpoint)
+    if pretrained:
+        entry["pretrained"] = True
     return [{"model": model, **entry} for model in models]

@@ -292,11 +292,12 @@ def merge_overrides(inputs: Mapping[str, Any], shapes: Mapping[str, Any]) -> Jso
 
 
 def parse_input_option(text: str) -> tuple[str, Json]:
-    """Return input name and override of ``NAME=SHAPE:DTYPE:LO..HI``; every part is optional.
+    """Return input name and override of ``NAME=SHAPE:DTYPE:VALUES``; every part is optional.
 
     NAME may hold ``=`` and ``:``. SHAPE is ``1x3x224x224``, with names for dims that
-    vary (``batchx3x224x224``), or ``scalar``. HI is excluded for integers: ``0..9`` gives
-    0 to 8. Raises SpecError for what cannot be read.
+    vary (``batchx3x224x224``), or ``scalar``. VALUES are ``LO..HI``, ``normal`` or
+    ``const(V)``; HI is excluded for integers: ``0..9`` gives 0 to 8. Raises SpecError for
+    what cannot be read.
 
     >>> parse_input_option("ids=batchx64:int64:0..9")
     ('ids', {'shape': ['batch', 64], 'dtype': 'int64', 'generator': 'int:0:9'})
@@ -312,6 +313,8 @@ def parse_input_option(text: str) -> tuple[str, Json]:
             key, value = "dtype", part
         elif match := re.fullmatch(r"(.+?)\.\.(.+)", part):
             key, value = "generator", _range(match.group(1), match.group(2), text=text)
+        elif match := re.fullmatch(r"const\((.+)\)", part):
+            key, value = "generator", f"const:{match.group(1)}"
         elif part == "normal":
             key, value = "generator", part
         else:

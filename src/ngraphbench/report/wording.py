@@ -38,7 +38,7 @@ FLAGS = {
     "thread-unfair": "it used more or fewer threads than were asked for",
     "leak": "its memory grows from round to round",
     "denormals": "denormal numbers in weights or outputs may slow it down",
-    "few-rounds": "the budget ran out before the profile's least number of rounds",
+    "few-rounds": "it ended before the profile's least number of rounds",
     "output-flood": "the program printed so much that its log was cut",
     "untrusted": "the baseline differs from itself: nothing of the session can be trusted",
 }

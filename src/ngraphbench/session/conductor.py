@@ -7,7 +7,7 @@ record of its cell, and the others go on.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
@@ -20,6 +20,7 @@ from ngraphbench.session.kernel import EpochResult, Progress, measure_epoch
 from ngraphbench.session.resident import Resident, Stopped, Worker
 from ngraphbench.session.schedule import FEWEST_ROUNDS, Pair
 from ngraphbench.session.state import CaseState, SessionState, Site
+from ngraphbench.stats import LAUNCH_PRIOR, Launch
 from ngraphbench.store.samples import append_samples, drop_unfinished_epochs
 from ngraphbench.types import Json
 
@@ -37,7 +38,8 @@ class Conductor:
     """Runs one session and leaves its state, samples and logs in the spool.
 
     ``interrupted`` is asked between slots and between candidates: the first Ctrl-C ends
-    the epoch there.
+    the epoch there. ``launch_prior`` is what is believed of the host's launches; a session
+    that goes on keeps what it began with.
     """
 
     session: Session
@@ -46,6 +48,7 @@ class Conductor:
     emit: Emit
     interrupted: Callable[[], bool] = lambda: False
     clock: Clock = field(default_factory=RealClock)
+    launch_prior: Launch = LAUNCH_PRIOR
     state: SessionState = field(default_factory=SessionState)
 
     def run(self) -> bool:
@@ -71,7 +74,10 @@ class Conductor:
         return True
 
     def _fresh(self) -> SessionState:
-        return SessionState(cases={case.case_id: CaseState() for case in self.session.cases})
+        return SessionState(
+            cases={case.case_id: CaseState() for case in self.session.cases},
+            launch_prior=asdict(self.launch_prior),
+        )
 
     def _live(self) -> list[Case]:
         deferred = set(self.state.deferred)
@@ -164,9 +170,10 @@ class Conductor:
 
     def _prepare_sentinel(self, residents: dict[str, Resident], epoch: int) -> None:
         """A second process of a baseline: two that are equal must not be declared different."""
-        chosen = sentinel_case(self.session, [r.case for r in residents.values()])
+        chosen = self._sentinel_case([r.case for r in residents.values()])
         if chosen is None or len(residents) < 2 or self.interrupted():
             return
+        self.state.sentinel = chosen.case_id
         self._phase("compile", "A/A sentinel", len(residents), len(residents) + 1, epoch)
         resident = self._resident(chosen, CaseState(), SENTINEL, epoch)
         try:
@@ -175,6 +182,12 @@ class Conductor:
             resident.kill()
             return
         residents[SENTINEL] = resident
+
+    def _sentinel_case(self, resident: list[Case]) -> Case | None:
+        """Return the case of the first epoch: launches of two programs are no twins."""
+        if not self.state.sentinel:
+            return sentinel_case(self.session, resident)
+        return next((case for case in resident if case.case_id == self.state.sentinel), None)
 
     def _resident(self, case: Case, state: CaseState, key: str, epoch: int) -> Resident:
         root = self.site.run / "workloads" / workload_key(case)

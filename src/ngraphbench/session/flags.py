@@ -27,10 +27,12 @@ def case_flags(
     threads: int,
     rounds_min: int,
     rss_bytes: Sequence[int] = (),
+    interrupted: bool = False,
 ) -> list[Json]:
     """Return the flags of one candidate from its slots.
 
-    ``rss_bytes`` holds the resident memory after each slot, oldest first.
+    ``rss_bytes`` holds the resident memory after each slot, oldest first; ``interrupted``
+    says that the user cut an epoch short.
     """
     wall = np.asarray(samples["slot_ns"], dtype=float)
     if len(wall) == 0:
@@ -40,9 +42,8 @@ def case_flags(
     rounds = len(set(zip(samples["epoch"].tolist(), samples["round"].tolist(), strict=True)))
     epochs = len(np.unique(samples["epoch"]))
     if rounds < rounds_min * epochs:
-        found.append(
-            flag("few-rounds", f"{rounds} rounds in {epochs} epoch(s): the budget ran out")
-        )
+        why = "it was interrupted" if interrupted else "the budget ran out"
+        found.append(flag("few-rounds", f"{rounds} rounds in {epochs} epoch(s): {why}"))
     return [item for item in found if item]
 
 

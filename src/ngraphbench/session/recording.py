@@ -11,10 +11,10 @@ from urllib.parse import quote
 import numpy as np
 
 from ngraphbench import __version__
-from ngraphbench.case import Case, Method, ModelRef, Session
+from ngraphbench.case import BENCH_LIMITS, Case, Limits, Method, ModelRef, Session
 from ngraphbench.records import MEASURED, SCHEMA_VERSION, now_utc
 from ngraphbench.session.canary import describe
-from ngraphbench.session.conductor import SENTINEL, sentinel_case
+from ngraphbench.session.conductor import SENTINEL
 from ngraphbench.session.export import export_key
 from ngraphbench.session.flags import case_flags, session_flags
 from ngraphbench.session.state import CaseState, SessionState
@@ -51,7 +51,8 @@ def make_records(
     """
     keys = [case.case_id for case in session.cases] + [SENTINEL]
     samples = {key: found for key in keys if (found := read(key)) is not None}
-    launch = launch_of([found for key, found in samples.items() if key != SENTINEL])
+    programs = [found for key, found in samples.items() if key != SENTINEL]
+    launch = launch_of(programs, state.prior)
     context = _Context(session, state, samples, launch, host)
     records = [
         _case_record(context, case) for case in session.cases if case.case_id not in state.deferred
@@ -72,6 +73,7 @@ def _case_record(context: _Context, case: Case) -> Json:
             threads=case.device.threads,
             rounds_min=session.profile.rounds_min,
             rss_bytes=found.rss_bytes,
+            interrupted="interrupted" in context.state.ended,
         )
     name = f"{session.session_id}/{case.case_id[:16]}"
     log = export_key(case) if found.stage == "export" else case.case_id[:16]
@@ -150,11 +152,10 @@ def _summary(context: _Context, case: Case) -> Json | None:
 
 def _sentinel(context: _Context) -> tuple[Json | None, Comparison | None]:
     session, cases = context.session, context.state.cases
-    # It ran beside the first baseline that got as far as slots. Where that one failed later,
-    # the samples are of two different programs.
-    chosen = sentinel_case(session, [c for c in session.cases if cases[c.case_id].call_ns])
+    chosen = next((c for c in session.cases if c.case_id == context.state.sentinel), None)
     if chosen is None or SENTINEL not in context.samples:
         return None, None
+    # Where its twin failed later there is nothing to compare it with.
     if cases[chosen.case_id].status not in MEASURED:
         return None, None
     found = compare(
@@ -206,6 +207,7 @@ def _session_record(context: _Context) -> Json:
         "sentinel": sentinel,
         "epochs_done": state.epochs_done,
         "launch_sd": launch_sd,
+        "launch_prior": state.launch_prior,
         "flags": flags,
         "status": "done",
     }
@@ -218,6 +220,10 @@ def reproduce_command(case: Case, session: Session) -> str:
     words += ["--threads", str(case.device.threads)]
     if case.precision != "fp32":
         words += ["--precision", case.precision]
+    if case.model.weights == "pretrained":
+        words.append("--pretrained")
+    if case.model.checkpoint:
+        words += ["--checkpoint", case.model.checkpoint]
     for name, override in case.model.inputs.items():
         words += ["--input", _input_text(name, override)]
     if case.model.inputs_file:
@@ -225,9 +231,29 @@ def reproduce_command(case: Case, session: Session) -> str:
     for name, shape in case.shapes.items():
         words += ["--shape", f"{name}={'x'.join(map(str, shape))}"]
     words += _method_words(session.method)
+    words += _limit_words(session.limits)
     if session.seed:
         words += ["--seed", str(session.seed)]
     return shlex.join(words)
+
+
+def _limit_words(limits: Limits) -> list[str]:
+    """Return the limits that ``bench`` would not have by itself; a limit decides what fails."""
+    given = {
+        "first_call": f"{limits.first_call_s:g}s",
+        "compile": f"{limits.compile_s:g}s",
+        "cell": f"{limits.cell_s:g}s",
+        "memory": str(limits.memory_bytes),
+    }
+    plain = BENCH_LIMITS.to_json()
+    own = limits.to_json()
+    keys = dict(zip(given, own, strict=True))
+    return [
+        word
+        for name, text in given.items()
+        if own[keys[name]] != plain[keys[name]]
+        for word in ("--limit", f"{name}={text}")
+    ]
 
 
 def _method_words(method: Method) -> list[str]:
@@ -268,6 +294,8 @@ def _input_text(name: str, override: Mapping[str, object]) -> str:
     if generator.count(":") == 2:
         _, low, high = generator.split(":")
         parts.append(f"{low}..{high}")
+    elif generator.startswith("const:"):
+        parts.append(f"const({generator.removeprefix('const:')})")
     elif generator == "normal":
         parts.append(generator)
     return f"{name}={':'.join(parts)}"

@@ -15,6 +15,7 @@ from ngraphbench.errors import (
     WorkerFailed,
 )
 from ngraphbench.records import Stage, Status, empty_costs, now_utc
+from ngraphbench.stats import LAUNCH_PRIOR, Launch
 from ngraphbench.store.disk import write_whole
 from ngraphbench.types import Json
 
@@ -101,7 +102,11 @@ class CaseState:
 
 @dataclass(slots=True)
 class SessionState:
-    """All cells of a session by case id, and how many epochs are done."""
+    """All cells of a session by case id, and how many epochs are done.
+
+    ``launch_prior`` is what was believed of the host's launches when the session began;
+    ``sentinel`` the case whose second process is the A/A control, chosen in the first epoch.
+    """
 
     cases: dict[str, CaseState] = field(default_factory=dict)
     epochs_done: int = 0
@@ -111,6 +116,12 @@ class SessionState:
     deferred: list[str] = field(default_factory=list)
     started_at: str = field(default_factory=now_utc)
     flags: list[Json] = field(default_factory=list)
+    launch_prior: Json = field(default_factory=lambda: asdict(LAUNCH_PRIOR))
+    sentinel: str = ""
+
+    @property
+    def prior(self) -> Launch:
+        return Launch(**self.launch_prior)
 
     def flag(self, name: str, detail: str) -> None:
         """Add a flag of the whole session once."""
