@@ -18,17 +18,21 @@ from pathlib import Path
 import numpy as np
 
 from ngraphbench.errors import CompileFailed, NGraphBenchError, Unsupported, WorkerFailed
+from ngraphbench.models.batch import (
+    ROW_RTOL,
+    contradiction,
+    output_axis,
+    rows_problem,
+    take_rows,
+)
 from ngraphbench.models.feeds import Feed, feed_from_file, make_feed
-from ngraphbench.models.inputs import merge_overrides
+from ngraphbench.models.inputs import InputPlan, merge_overrides
 from ngraphbench.models.origins import OnnxSource, Source, TorchSource
 from ngraphbench.models.reference import Outputs, Reference, relative_error
-from ngraphbench.models.values import dims_of
 from ngraphbench.types import Array, Json
 from ngraphbench.workload import batch_folder, write_arrays
 
 __all__ = ["Exporter", "main"]
-
-ROW_RTOL = 1e-3
 
 
 class Exporter:
@@ -113,9 +117,12 @@ class Exporter:
         self, source: Source, batch: int, seed: int, *, folder: Path
     ) -> tuple[Feed, Reference]:
         """Return inputs and reference, trying other guessed sizes when the first ones fail."""
+        plan = source.plan
+        if plan.fixed_batch not in (None, batch) and self._rewrites(source):
+            return self._rewritten(source, batch, seed, folder=folder)
         failure: NGraphBenchError | None = None
-        for attempt in range(self._attempt, source.plan.attempts):
-            feed = self._feed(source, batch, seed, attempt=attempt)
+        for attempt in range(self._attempt, plan.attempts):
+            feed = self._feed(source, plan, batch, seed=seed, attempt=attempt)
             try:
                 reference = source.reference(feed, folder)
             except CompileFailed as error:
@@ -135,23 +142,65 @@ class Exporter:
             ) from failure
         raise failure
 
+    def _rewrites(self, source: Source) -> bool:
+        return source.rewritable and source.plan.declared and not self._model.get("inputs_file")
+
+    def _rewritten(
+        self, source: Source, batch: int, seed: int, *, folder: Path
+    ) -> tuple[Feed, Reference]:
+        """Return inputs and reference at a batch size that the file does not declare.
+
+        Raises Unsupported (``batch-fixed``) unless every row is proved right.
+        """
+        declared = source.plan.fixed_batch
+        assert declared is not None
+        problems = []
+        for plan in source.plan.rewritten():
+            for attempt in range(self._attempt, plan.attempts):
+                feed = self._feed(source, plan, batch, seed=seed, attempt=attempt)
+                try:
+                    reference = source.reference(feed, folder)
+                    run = source.plain(feed.specs)
+                    if run is None:
+                        problems.append("it is too large to prove that the rows stay right")
+                        break
+                    sizes = (declared, batch)
+                    problem = rows_problem(run, feed.a, reference.own, axes=feed.axes, sizes=sizes)
+                except CompileFailed as error:
+                    problems.append(error.message)
+                    continue
+                if not problem:
+                    self._attempt = attempt
+                    note = f"batch-rewritten: the file declares batch {declared}; its rows agree"
+                    return feed, replace(reference, notes=(note, *reference.notes))
+                problems.append(problem)
+        why = problems[0].rstrip(".") if problems else "there is no axis that could be the batch"
+        raise Unsupported(
+            f"Batch {batch} was asked for; the model is fixed to batch {declared}, and with"
+            f" another size {why}.",
+            reason="batch-fixed",
+            hint=f"Export it with a dynamic batch, or use -b {declared}.",
+        )
+
     def _runs_alone(self, source: Source, seed: int) -> bool:
         if source.plan.fixed_batch is not None or self._model.get("inputs_file"):
             return False
         try:
-            feed = self._feed(source, 1, seed, attempt=self._attempt)
+            feed = self._feed(source, source.plan, 1, seed=seed, attempt=self._attempt)
             with tempfile.TemporaryDirectory(dir=self._root) as folder:
                 source.reference(feed, Path(folder) / "b1")
         except NGraphBenchError:
             return False
         return True
 
-    def _feed(self, source: Source, batch: int, seed: int, *, attempt: int) -> Feed:
+    def _feed(
+        self, source: Source, plan: InputPlan, batch: int, *, seed: int, attempt: int
+    ) -> Feed:
         if self._model.get("inputs_file"):
             path = Path(self._model["inputs_file"])
-            return feed_from_file(source.plan, batch, path=path, seed=seed)
+            return feed_from_file(plan, batch, path=path, seed=seed)
         return make_feed(
-            source.plan,
+            plan,
             batch,
             seed=seed,
             attempt=attempt,
@@ -188,40 +237,60 @@ def _notes(source: Source, feed: Feed, reference: Reference, batch: int) -> list
         notes.append("one-input-set: the given inputs cannot be varied, so a and b are the same")
     elif _described(feed, reference)["constant"]:
         notes.append("constant: the outputs do not depend on the inputs; the check proves little")
-    axes = source.plan.batch_axes()
-    if batch == 1 or all(axis is None for axis in axes.values()):
+    if batch > 1 and any(axis is not None for axis in feed.axes.values()):
+        notes += _batch_notes(source, feed, reference, batch)
+    return notes
+
+
+def _batch_notes(source: Source, feed: Feed, reference: Reference, batch: int) -> list[str]:
+    """Return what is odd about the batch axis of outputs, and about rows.
+
+    Raises Unsupported (``batch-fixed``) where an output lacks the batch axis it declares.
+    """
+    whole, alone = reference.own, _row_alone(source, feed)
+    problem = contradiction(
+        source.declared_outputs(),
+        set(source.plan.symbols),
+        {name: array.shape for name, array in whole.arrays.items()},
+        batch=batch,
+    )
+    if problem:
+        raise Unsupported(
+            f"At batch {batch} {problem}.",
+            reason="batch-fixed",
+            hint="Its operators fix the batch, or fold it into another axis.",
+        )
+    notes, rows, single = [], {}, {}
+    for name, array in whole.arrays.items():
+        axis = _axis_of(name, whole, alone, batch)
+        if axis is None:
+            where = "x".join(map(str, array.shape)) or "scalar"
+            notes.append(f"output-has-no-batch: {name} is {where} at batch {batch}")
+        elif alone is not None:
+            rows[name] = np.take(array, [-1], axis=axis)
+            single[name] = alone.arrays[name]
+    if alone is None or not reference.deterministic:
         return notes
-    for spec in reference.own.specs():
-        if not spec.shape or spec.shape[0] != batch:
-            where = "x".join(map(str, spec.shape)) or "scalar"
-            notes.append(f"output-has-no-batch: {spec.name} is {where} at batch {batch}")
-    if reference.deterministic and _rows_depend(source, feed, reference.own, batch):
+    if relative_error(Outputs(single, alone.dtypes), Outputs(rows, whole.dtypes)) > ROW_RTOL:
         notes.append(
             "rows-depend-on-batch: the last row alone gives other values than in the batch"
         )
     return notes
 
 
-def _rows_depend(source: Source, feed: Feed, whole: Outputs, batch: int) -> bool:
-    axes = source.plan.batch_axes()
-    a = {
-        name: array if axes[name] is None else np.take(array, [-1], axis=axes[name])
-        for name, array in feed.a.items()
-    }
+def _axis_of(name: str, whole: Outputs, alone: Outputs | None, batch: int) -> int | None:
+    shape = whole.arrays[name].shape
+    if alone is not None and name in alone.arrays:
+        return output_axis(alone.arrays[name].shape, shape, sizes=(1, batch))
+    return shape.index(batch) if batch in shape else None
+
+
+def _row_alone(source: Source, feed: Feed) -> Outputs | None:
     try:
-        alone = source.row(Feed(specs=dims_of(feed.specs, a), a=a, b=a))
+        run = source.plain(feed.specs)
+        return run(take_rows(feed.a, feed.axes, [-1])) if run is not None else None
     except Exception:  # a check in passing: a model may simply refuse batch 1
-        return False
-    if alone is None:
-        return False
-    names = [
-        name
-        for name, array in whole.arrays.items()
-        if array.ndim and array.shape[0] == batch and alone.arrays[name].shape[:1] == (1,)
-    ]
-    rows = Outputs({n: whole.arrays[n][-1:] for n in names}, whole.dtypes)
-    kept = replace(alone, arrays={n: alone.arrays[n] for n in names})
-    return relative_error(kept, rows) > ROW_RTOL
+        return None
 
 
 def _write_json(path: Path, value: Json) -> None:

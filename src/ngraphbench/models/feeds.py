@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +17,12 @@ __all__ = ["Feed", "feed_from_file", "make_feed"]
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Concrete inputs of one batch size: their specs and both sets of values."""
+    """Concrete inputs of one batch size: their specs, both sets of values, the batch axes."""
 
     specs: tuple[TensorSpec, ...]
     a: Arrays
     b: Arrays
+    axes: Mapping[str, int | None] = field(default_factory=dict)
 
     @property
     def differs(self) -> bool:
@@ -44,7 +45,7 @@ def make_feed(
     specs = plan.bound(batch, attempt=attempt)
     own = examples(seed) if examples is not None else {}
     other = examples(seed + 1) if examples is not None and own else {}
-    feed = Feed(specs=specs, a={}, b={})
+    feed = Feed(specs=specs, a={}, b={}, axes=plan.batch_axes())
     for spec in specs:
         if spec.generator == "file" and spec.name in own:
             feed.a[spec.name], feed.b[spec.name] = own[spec.name], other[spec.name]
@@ -76,7 +77,7 @@ def _varied(plan: InputPlan, specs: tuple[TensorSpec, ...], a: Arrays, *, seed: 
         name: array if axes.get(name) is None else np.roll(array, 1, axis=axes[name])
         for name, array in a.items()
     }
-    feed = Feed(specs=specs, a=a, b=b)
+    feed = Feed(specs=specs, a=a, b=b, axes=axes)
     if not feed.differs:
         random = np.random.default_rng(seed)
         for name, array in a.items():

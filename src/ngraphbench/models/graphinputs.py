@@ -13,7 +13,7 @@ from ngraphbench.types import INTEGERS
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, ValueInfoProto
 
-__all__ = ["declared_inputs", "plan_graph_inputs"]
+__all__ = ["declared_inputs", "declared_shapes", "plan_graph_inputs"]
 
 # Operators that hand the values of their first input on, so that a bound found behind
 # them holds for the input itself.
@@ -49,15 +49,27 @@ def _declared(value: ValueInfoProto, bounds: Mapping[str, int]) -> Declared:
         )
     tensor = value.type.tensor_type
     dtype = _dtype_name(value.name, tensor.elem_type)
-    shape: tuple[int | str, ...] | None = None
-    if tensor.HasField("shape"):
-        shape = tuple(
-            dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else dim.dim_param
-            for dim in tensor.shape.dim
-        )
+    shape = _dims(value) if tensor.HasField("shape") else None
     bound = bounds.get(value.name, 0)
     generator = f"int:0:{bound}" if bound and dtype in INTEGERS else ""
     return Declared(name=value.name, dtype=dtype, shape=shape, generator=generator)
+
+
+def _dims(value: ValueInfoProto) -> tuple[int | str, ...]:
+    """Return the dims: an int, a symbol, or an empty text for 0, -1 and a dim without name."""
+    return tuple(
+        dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else dim.dim_param
+        for dim in value.type.tensor_type.shape.dim
+    )
+
+
+def declared_shapes(model: ModelProto) -> dict[str, tuple[int | str, ...]]:
+    """Return the shapes that the graph declares for its outputs, where it declares any."""
+    return {
+        value.name: _dims(value)
+        for value in model.graph.output
+        if value.type.tensor_type.HasField("shape")
+    }
 
 
 def _dtype_name(name: str, elem_type: int) -> str:

@@ -7,11 +7,12 @@ are not fixed keep a name, and get guessed sizes until the user gives them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ngraphbench.errors import SpecError, Unsupported
+from ngraphbench.models.batch import BATCH, batch_symbols, conjectures, is_batch_letter
 from ngraphbench.types import DTYPES, FLOATS, Json, TensorSpec
 
 __all__ = [
@@ -24,9 +25,6 @@ __all__ = [
     "plan_inputs",
 ]
 
-BATCH = "batch"
-
-_BATCH_LETTERS = ("batch", "b", "n", "bs")
 _SIZES = (256, 128, 512, 32, 16)
 _HOW = "Give --input {name}=SHAPE:DTYPE:LO..HI, for example {name}=batchx3x224x224:float32."
 
@@ -50,12 +48,16 @@ class Declared:
 class InputPlan:
     """The inputs of a model for every batch size.
 
-    ``fixed_batch`` is the only batch size possible, or None for any. ``guesses`` maps
-    each dim that is neither fixed nor given to its first size.
+    ``fixed_batch`` is the only batch size possible, or None for any; ``declared`` says
+    that the model's own shapes fix it, and not what the user gave. ``symbols`` are the
+    names that the model has for the batch. ``guesses`` maps each dim that is neither fixed
+    nor given to its first size.
     """
 
     specs: tuple[TensorSpec, ...]
     fixed_batch: int | None = None
+    declared: bool = False
+    symbols: frozenset[str] = frozenset()
     guesses: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -92,9 +94,27 @@ class InputPlan:
             for spec in self.specs
         )
 
+    def rewritten(self) -> Iterator[InputPlan]:
+        """Yield plans of any batch size, in place of the size that the model declares.
+
+        They are conjectures, the likeliest first; each must be proved by running.
+        """
+        if self.fixed_batch is None or not self.declared:
+            return
+        for axes in conjectures(self.specs, self.fixed_batch):
+            specs = tuple(
+                replace(s, shape=_with(s.shape, axes[s.name])) if s.name in axes else s
+                for s in self.specs
+            )
+            yield replace(self, specs=specs, fixed_batch=None, declared=False)
+
     def batch_axes(self) -> dict[str, int | None]:
         """Return the batch axis of every input by name; None for an input without."""
         return {s.name: s.shape.index(BATCH) if BATCH in s.shape else None for s in self.specs}
+
+
+def _with(shape: tuple[int | str, ...], axis: int) -> tuple[int | str, ...]:
+    return (*shape[:axis], BATCH, *shape[axis + 1 :])
 
 
 def plan_inputs(declared: Sequence[Declared], overrides: Mapping[str, Any]) -> InputPlan:
@@ -113,13 +133,13 @@ def plan_inputs(declared: Sequence[Declared], overrides: Mapping[str, Any]) -> I
                 hint="Use the model's own input names.",
             )
     shapes = {one.name: list(_dims(one, overrides.get(one.name, {}))) for one in declared}
-    batch_symbols = _batch_symbols(shapes, notes)
+    symbols = batch_symbols(shapes, notes)
     fixed: set[int] = set()
     bound: dict[str, int] = {}
     for one in declared:
         given = overrides.get(one.name, {}).get("shape")
         shape = shapes[one.name]
-        shapes[one.name] = [BATCH if dim in batch_symbols else dim for dim in shape]
+        shapes[one.name] = [BATCH if dim in symbols else dim for dim in shape]
         if given is not None:
             _apply_shape(one, given, shape=shapes[one.name], fixed=fixed, bound=bound)
     resolved = {
@@ -127,12 +147,20 @@ def plan_inputs(declared: Sequence[Declared], overrides: Mapping[str, Any]) -> I
         for name, shape in shapes.items()
     }
     fixed_batch = _fixed_batch(resolved, fixed, notes)
+    declares = not any(BATCH in shape for shape in resolved.values()) and fixed_batch is not None
     guesses = _guesses(resolved)
     if guesses:
         text = ", ".join(f"{name}={size}" for name, size in guesses.items())
         notes.append(f"dims-guessed: {text} (or others if these fail); give --input to choose")
     specs = tuple(_spec(one, overrides.get(one.name, {}), resolved[one.name]) for one in declared)
-    return InputPlan(specs=specs, fixed_batch=fixed_batch, guesses=guesses, notes=tuple(notes))
+    return InputPlan(
+        specs=specs,
+        fixed_batch=fixed_batch,
+        declared=declares,
+        symbols=frozenset(symbols),
+        guesses=guesses,
+        notes=tuple(notes),
+    )
 
 
 def _dims(one: Declared, override: Mapping[str, Any]) -> Iterable[int | str]:
@@ -152,40 +180,7 @@ def _soft(dim: int | str, axis: int) -> int | str:
     """Return a dim as given where nothing is declared; a leading 1 stands for the batch."""
     if axis == 0 and dim == 1:
         return BATCH
-    return BATCH if isinstance(dim, str) and dim.lower() in _BATCH_LETTERS else dim
-
-
-def _batch_symbols(shapes: Mapping[str, list[int | str]], notes: list[str]) -> set[str]:
-    """Return the symbols that mean the batch, or none when the model has no such dim."""
-    symbols = [
-        (axis, dim)
-        for shape in shapes.values()
-        for axis, dim in enumerate(shape)
-        if isinstance(dim, str)
-    ]
-    named = [
-        dim for axis, dim in sorted(symbols, key=lambda s: s[0] != 0) if _like_batch(dim, axis)
-    ]
-    leading = [dim for axis, dim in symbols if axis == 0]
-    if not named and not leading:
-        return set()
-    first = named[0] if named else leading[0]
-    beside = {dim for shape in shapes.values() if first in shape for dim in shape}
-    found = {first}
-    for name, shape in shapes.items():
-        head = shape[0] if shape else 1
-        if not isinstance(head, str) or head in found or first in shape or head in beside:
-            continue
-        if any(dim == head and axis > 0 for axis, dim in symbols):
-            continue
-        found.add(head)
-        if not head.startswith("?"):
-            notes.append(f"batch-shared: axis 0 of {name} ({head}) is taken to be the batch too")
-    return found
-
-
-def _like_batch(symbol: str, axis: int) -> bool:
-    return "batch" in symbol.lower() or (axis == 0 and symbol.lower() in _BATCH_LETTERS)
+    return BATCH if isinstance(dim, str) and is_batch_letter(dim) else dim
 
 
 def _apply_shape(
@@ -204,7 +199,7 @@ def _apply_shape(
         )
     for axis, (want, have) in enumerate(zip(given, shape, strict=True)):
         if isinstance(want, str):
-            if isinstance(have, str) and have != BATCH and want.lower() in _BATCH_LETTERS:
+            if isinstance(have, str) and have != BATCH and is_batch_letter(want):
                 shape[axis] = BATCH
         elif have == BATCH:
             # People write 1x3x320x320 for the shape of one item.

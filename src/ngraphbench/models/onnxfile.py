@@ -25,6 +25,7 @@ __all__ = [
     "check_format",
     "domains",
     "external_files",
+    "forget_output_shapes",
     "graph_inputs",
     "nodes",
     "open_onnx",
@@ -249,19 +250,23 @@ def bind(source: OnnxFile, shapes: Mapping[str, Sequence[int]], out: Path) -> Pa
     """Write ``source`` with every input dim fixed to ``out/model.onnx``; return that path.
 
     ``shapes`` maps input names to dims. Shapes inside the graph that name symbolic dims
-    are cleared, so that runtimes infer them anew. External data is hard-linked beside
-    the file under plain names, or copied once where links are not possible.
+    are cleared, so that runtimes infer them anew; all are where an input gets other dims
+    than the file fixes. External data is hard-linked beside the file under plain names, or
+    copied once where links are not possible.
     """
     import onnx
 
     model = onnx.ModelProto()
     model.CopyFrom(source.model)
+    rewritten = False
     for value in graph_inputs(model):
         dims = value.type.tensor_type.shape.dim
+        fixed = zip(dims, shapes[value.name], strict=False)
+        rewritten |= any(dim.dim_value > 0 and dim.dim_value != size for dim, size in fixed)
         del dims[:]
         for size in shapes[value.name]:
             dims.add().dim_value = int(size)
-    _clear_symbols(model.graph, outer=True)
+    _clear_shapes(model.graph, outer=True, all_of_them=rewritten)
     out.mkdir(parents=True, exist_ok=True)
     names = {location: f"weights-{i}.bin" for i, location in enumerate(sorted(source.data))}
     for tensor in tensors(model):
@@ -277,18 +282,45 @@ def bind(source: OnnxFile, shapes: Mapping[str, Sequence[int]], out: Path) -> Pa
     return target
 
 
-def _clear_symbols(graph: Any, *, outer: bool) -> None:
-    kept = [value for value in graph.value_info if _is_static(value)]
+def forget_output_shapes(path: Path, found: Mapping[str, Sequence[int]]) -> list[str]:
+    """Clear the output shapes in the bound file at ``path`` that ``found`` contradicts.
+
+    Returns their names. External data stays where it is.
+    """
+    import onnx
+
+    model = onnx.load(str(path), load_external_data=False)
+    wrong = []
+    for value in model.graph.output:
+        dims = value.type.tensor_type.shape.dim
+        declared = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in dims]
+        shape = list(found.get(value.name, declared))
+        pairs = zip(declared, shape, strict=False)
+        if not value.type.tensor_type.HasField("shape") or (
+            len(shape) == len(declared) and all(d in (-1, n) for d, n in pairs)
+        ):
+            continue
+        value.type.tensor_type.ClearField("shape")
+        wrong.append(value.name)
+    if wrong:
+        partial = path.with_name("model.onnx.part")
+        partial.write_bytes(model.SerializeToString())
+        partial.replace(path)
+    return wrong
+
+
+def _clear_shapes(graph: Any, *, outer: bool, all_of_them: bool) -> None:
+    kept = [value for value in graph.value_info if _is_static(value) and not all_of_them]
     del graph.value_info[:]
     graph.value_info.extend(kept)
     for value in [*graph.output, *([] if outer else graph.input)]:
         for dim in value.type.tensor_type.shape.dim:
-            if not dim.HasField("dim_value") or dim.dim_value < 0:
+            if all_of_them or not dim.HasField("dim_value") or dim.dim_value < 0:
                 dim.Clear()
     for node in graph.node:
         for attribute in node.attribute:
             for inner in _attribute_graphs(attribute):
-                _clear_symbols(inner, outer=False)
+                _clear_shapes(inner, outer=False, all_of_them=all_of_them)
 
 
 def _is_static(value: ValueInfoProto) -> bool:

@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from ngraphbench.errors import CompileFailed, NGraphBenchError, Unsupported, first_line
+from ngraphbench.models.batch import Run
 from ngraphbench.models.feeds import Feed
-from ngraphbench.models.graphinputs import plan_graph_inputs
+from ngraphbench.models.graphinputs import declared_shapes, plan_graph_inputs
 from ngraphbench.models.inputs import InputPlan
 from ngraphbench.models.modules import WEIGHTS_FILE
-from ngraphbench.models.onnxfile import OnnxFile, bind, check_format, domains, open_onnx
+from ngraphbench.models.onnxfile import (
+    OnnxFile,
+    bind,
+    check_format,
+    domains,
+    forget_output_shapes,
+    open_onnx,
+)
 from ngraphbench.models.reference import (
     OnnxRunner,
-    Outputs,
     Reference,
     make_reference,
     relative_error,
 )
 from ngraphbench.models.torchmodel import TorchModel
 from ngraphbench.models.values import dims_of
-from ngraphbench.types import Arrays, Json
+from ngraphbench.types import Arrays, Json, TensorSpec
 
 __all__ = ["Bound", "OnnxSource", "Source", "TorchSource"]
 
@@ -50,6 +57,8 @@ class Source(ABC):
     weights: str
     forms: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    rewritable = False
+    """Whether a batch size that the model fixes can be changed in a copy."""
 
     @abstractmethod
     def reference(self, feed: Feed, folder: Path) -> Reference:
@@ -64,8 +73,12 @@ class Source(ABC):
         return {}
 
     @abstractmethod
-    def row(self, feed: Feed) -> Outputs | None:
-        """Return the outputs for a feed of one row, or None where that is not cheap."""
+    def plain(self, specs: Sequence[TensorSpec]) -> Run | None:
+        """Return the model as it is, for inputs of any of its own sizes; None where dear."""
+
+    def declared_outputs(self) -> dict[str, tuple[int | str, ...]]:
+        """Return the shapes that the model declares for its outputs, if it does."""
+        return {}
 
 
 class OnnxSource(Source):
@@ -73,6 +86,7 @@ class OnnxSource(Source):
 
     forms = ("onnx",)
     weights = "file"
+    rewritable = True
 
     def __init__(self, model: Json, overrides: Json) -> None:
         self._file = open_onnx(Path(model["path"]))
@@ -98,12 +112,19 @@ class OnnxSource(Source):
         )
 
     def finish(self, feed: Feed, folder: Path, reference: Reference) -> Bound:
-        return Bound(forms=self.forms)
+        shapes = {name: array.shape for name, array in reference.own.arrays.items()}
+        wrong = forget_output_shapes(folder / "model.onnx", shapes)
+        notes = tuple(f"declared-shape-wrong: of output {name}; it is ignored" for name in wrong)
+        return Bound(forms=self.forms, notes=notes)
 
-    def row(self, feed: Feed) -> Outputs | None:
+    def plain(self, specs: Sequence[TensorSpec]) -> Run | None:
         if _size_bytes(self._file) > CHECKED_BYTES_MAX:
             return None
-        return OnnxRunner(self._file.path, self._file).run(feed.a, feed.specs)
+        runner = OnnxRunner(self._file.path, self._file)
+        return lambda inputs: runner.run(inputs, tuple(specs))
+
+    def declared_outputs(self) -> dict[str, tuple[int | str, ...]]:
+        return declared_shapes(self._file.model)
 
 
 class TorchSource(Source):
@@ -134,8 +155,8 @@ class TorchSource(Source):
             exact=lambda: self._torch.exact(feed.specs),
         )
 
-    def row(self, feed: Feed) -> Outputs | None:
-        return self._torch.run(feed.a, feed.specs)
+    def plain(self, specs: Sequence[TensorSpec]) -> Run | None:
+        return lambda inputs: self._torch.run(inputs, specs)
 
     def finish(self, feed: Feed, folder: Path, reference: Reference) -> Bound:
         """Write the ONNX form: the dynamic export if it is right here, else a static one."""
@@ -255,4 +276,4 @@ def _resized(feed: Feed, axes: dict[str, int]) -> Feed:
         else array
         for name, array in feed.a.items()
     }
-    return Feed(specs=dims_of(feed.specs, a), a=a, b=a)
+    return Feed(specs=dims_of(feed.specs, a), a=a, b=a, axes=axes)

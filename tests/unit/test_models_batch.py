@@ -1,0 +1,210 @@
+"""The batch axis: found by name, followed through a model, proved where it is only a guess."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper, save
+
+from ngraphbench.errors import Unsupported
+from ngraphbench.models.batch import (
+    batch_symbols,
+    conjectures,
+    contradiction,
+    output_axis,
+    rows_problem,
+)
+from ngraphbench.models.exporter import Exporter
+from ngraphbench.models.reference import Outputs
+from ngraphbench.models.sources import resolve_model
+from ngraphbench.types import Arrays, Json, TensorSpec
+from ngraphbench.workload import read_arrays
+
+X = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "symbols"),
+    [
+        ({"x": ["N", 3]}, {"N"}),
+        ({"x": ["T", 6]}, {"T"}),
+        ({"x": ["T", "N", 6]}, {"N"}),
+        ({"x": ["seq_len", "batch_size", 6]}, {"batch_size"}),
+        ({"x": [3, "N"]}, set()),
+        ({"x": ["N", 5], "h": [1, "N", 4]}, {"N"}),
+        ({"x": ["a", 5], "y": ["c", 5]}, {"a", "c"}),
+        ({"ids": [1, "seq"], "d": [1, "seq", "seq"]}, set()),
+        ({"s": []}, set()),
+        ({"x": ["?x.0", 3]}, {"?x.0"}),
+    ],
+)
+def test_which_symbols_are_the_batch(shapes: dict[str, list], symbols: set[str]) -> None:
+    assert batch_symbols(shapes, []) == symbols
+
+
+def test_a_fixed_batch_is_looked_for_on_first_axes_and_on_those_of_states() -> None:
+    specs = [
+        TensorSpec("x", "float32", (1, 8)),
+        TensorSpec("h", "float32", (2, 1, 4)),
+        TensorSpec("c", "float32", (1, 1, 4)),
+        TensorSpec("rate", "int64", ()),
+    ]
+    assert list(conjectures(specs, 1)) == [
+        {"x": 0, "h": 1, "c": 0},
+        {"x": 0, "h": 1, "c": 1},
+        {"x": 0, "c": 0},
+        {"x": 0},
+    ]
+    assert not list(conjectures(specs, 3))
+
+
+@pytest.mark.parametrize(
+    ("small", "large", "axis"),
+    [
+        ((1, 3), (4, 3), 0),
+        ((5, 1, 2), (5, 4, 2), 1),
+        ((1, 3), (1, 3), None),
+        ((1, 64), (1, 256), None),
+        ((1, 7), (4, 9), None),
+        ((1, 3), (4, 3, 1), None),
+    ],
+)
+def test_an_output_follows_the_batch_on_one_axis_or_on_none(
+    small: tuple[int, ...], large: tuple[int, ...], axis: int | None
+) -> None:
+    assert output_axis(small, large, sizes=(1, 4)) == axis
+
+
+def test_a_declared_batch_that_is_not_there_is_a_contradiction() -> None:
+    declared = {"y": ("N", 64)}
+    assert "is 1x256" in contradiction(declared, {"N"}, {"y": (1, 256)}, batch=4)
+    # On another axis it is no more than a wrong declaration.
+    assert not contradiction(declared, {"N"}, {"y": (64, 4)}, batch=4)
+    assert not contradiction({"y": ("k",)}, {"N"}, {"y": (3,)}, batch=4)
+
+
+def problem(function: object, *, size: int) -> str:
+    def run(inputs: Arrays) -> Outputs:
+        return Outputs({"y": function(inputs["x"])}, {"y": "float32"})  # type: ignore[operator]
+
+    return rows_problem(run, {"x": X}, run({"x": X}), axes={"x": 0}, sizes=(size, 4))
+
+
+def test_rows_that_stand_for_themselves_are_a_batch() -> None:
+    assert not problem(lambda x: x * 2, size=1)
+    assert not problem(lambda x: x * 2, size=2)
+    assert not problem(lambda x: x * 2, size=3)
+    assert not problem(lambda x: (x * 2).T, size=2)
+
+
+def test_rows_that_mix_are_none() -> None:
+    assert "other values" in problem(lambda x: x - x.mean(0), size=1)
+    # Time: later entries depend on earlier ones alone, so the first rows would agree.
+    assert "other values" in problem(lambda x: x.cumsum(0), size=2)
+    assert "and 1x24 at batch 4" in problem(lambda x: x.reshape(1, -1), size=1)
+    assert "and 6 at batch 4" in problem(lambda x: x.mean(0), size=1)
+
+
+# --- Through the exporter, in this process
+
+
+def graph(
+    nodes: list, x: list, y: list, weights: dict[str, np.ndarray], others: tuple = ()
+) -> ModelProto:
+    made = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, x), *others],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, y)],
+        [numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()],
+    )
+    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def exported(folder: Path, made: ModelProto, *, batch: int) -> Json:
+    save(made, str(folder / "m.onnx"))
+    exporter = Exporter()
+    model = resolve_model("m.onnx", base=folder).to_json()
+    exporter.open({"model": model, "root": str(folder / "w"), "seed": 0})
+    return exporter.batch({"batch": batch})
+
+
+W = np.random.default_rng(1).standard_normal((16, 3)).astype(np.float32)
+
+
+def test_a_fixed_batch_is_rewritten_where_the_rows_agree(tmp_path: Path) -> None:
+    made = graph([helper.make_node("MatMul", ["x", "w"], ["y"])], [1, 16], [1, 3], {"w": W})
+    bound = exported(tmp_path, made, batch=4)
+    assert bound["outputs"][0]["shape"] == [4, 3]
+    assert bound["notes"][0].startswith("batch-rewritten: the file declares batch 1")
+    found = read_arrays(tmp_path / "w" / "b4" / "reference-a.npz")["y"]
+    x = read_arrays(tmp_path / "w" / "b4" / "inputs-a.npz")["x"]
+    assert np.allclose(found, x @ W, atol=1e-5)
+
+
+@pytest.mark.parametrize(("declared", "batch"), [(2, 1), (2, 5), (8, 3)])
+def test_any_fixed_batch_is_rewritten_to_any_other(
+    tmp_path: Path, declared: int, batch: int
+) -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    made = graph(nodes, [declared, 16], [declared, 3], {"w": W})
+    assert exported(tmp_path, made, batch=batch)["outputs"][0]["shape"] == [batch, 3]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "shapes", "words"),
+    [
+        ([("Reshape", "x", "one")], ([1, 16], [1, 16]), "1x64 at batch 4"),
+        ([("CumSum", "x", "zero")], ([8, 16], [8, 16]), "other values"),
+        ([("Reshape", "x", "fixed")], ([1, 16], [1, 16]), "with another size"),
+        ([("Reshape", "x", "one")], (["N", 16], ["N", 16]), "without the batch"),
+    ],
+)
+def test_a_batch_that_the_operators_fix_stays_fixed(
+    tmp_path: Path, nodes: list, shapes: tuple, words: str
+) -> None:
+    constants = {
+        "one": np.array([1, -1], np.int64),
+        "fixed": np.array([1, 16], np.int64),
+        "zero": np.array(0, np.int64),
+    }
+    made = graph([helper.make_node(op, i, ["y"]) for op, *i in nodes], *shapes, constants)
+    with pytest.raises(Unsupported, match=words) as caught:
+        exported(tmp_path, made, batch=4)
+    assert caught.value.reason == "batch-fixed"
+
+
+def test_a_wrong_declared_shape_is_left_out(tmp_path: Path) -> None:
+    import onnx
+
+    made = graph([helper.make_node("MatMul", ["x", "w"], ["y"])], ["N", 16], ["N", 7], {"w": W})
+    bound = exported(tmp_path, made, batch=2)
+    assert bound["outputs"][0]["shape"] == [2, 3]
+    assert any(note.startswith("declared-shape-wrong") for note in bound["notes"])
+    model = onnx.load(str(tmp_path / "w" / "b2" / "model.onnx"))
+    assert not model.graph.output[0].type.tensor_type.HasField("shape")
+
+
+def test_a_batch_on_axis_one_of_a_state_is_rewritten(tmp_path: Path) -> None:
+    rnn = np.random.default_rng(2)
+    state = helper.make_tensor_value_info("h0", TensorProto.FLOAT, [1, 1, 4])
+    rate = helper.make_tensor_value_info("rate", TensorProto.FLOAT, [])
+    made = graph(
+        [
+            helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0, 2]),
+            helper.make_node("RNN", ["t", "W", "R", "", "", "h0"], ["Y", ""], hidden_size=4),
+            helper.make_node("Mul", ["Y", "rate"], ["y"]),
+        ],
+        [1, 5, 8],
+        [5, 1, 1, 4],
+        {
+            "W": rnn.standard_normal((1, 4, 8)).astype(np.float32),
+            "R": rnn.standard_normal((1, 4, 4)).astype(np.float32),
+        },
+        (state, rate),
+    )
+    bound = exported(tmp_path, made, batch=3)
+    assert [spec["shape"] for spec in bound["inputs"]] == [[3, 5, 8], [1, 3, 4], []]
+    assert bound["outputs"][0]["shape"] == [5, 1, 3, 4]
