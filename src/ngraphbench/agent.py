@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ngraphbench.case import Case, Session
-from ngraphbench.environments.capture import worker_environment
+from ngraphbench.environments.capture import padding, worker_environment
 from ngraphbench.environments.host import host_facts
 from ngraphbench.environments.kit import build_kit, worker_command
 from ngraphbench.errors import EnvironmentFailed, NGraphBenchError
@@ -199,7 +199,7 @@ def _samples(site: Site, key: str) -> Any:
 def _spawner(site: Site, session: Session) -> Spawn:
     """Return how workers start here: in this interpreter, from the kit, in a clean environment."""
 
-    def spawn(case: Case | None, key: str) -> WorkerProcess:
+    def spawn(case: Case | None, key: str, epoch: int) -> WorkerProcess:
         log = site.logs / f"{key[:16]}.log"
         pass_fds = () if site.lock_fd is None else (site.lock_fd,)
         if case is None:
@@ -216,7 +216,11 @@ def _spawner(site: Site, session: Session) -> Spawn:
         return WorkerProcess.spawn(
             worker_command(sys.executable, site.kit, FD),
             env=worker_environment(
-                compiler=compiler, device=case.device, work=work, token=site.token
+                compiler=compiler,
+                device=case.device,
+                work=work,
+                token=site.token,
+                padding=padding(seed=session.seed, epoch=epoch, key=key),
             ),
             log=log,
             cwd=work,

@@ -22,7 +22,7 @@ from ngraphbench.plugin import load_compiler, resolve_options
 from ngraphbench.profiles import PROFILES
 from ngraphbench.spec import Experiment, shape_combinations
 from ngraphbench.spec_file import join_errors
-from ngraphbench.types import Device, Json
+from ngraphbench.types import VENDOR_DEFAULT, VENDOR_THREADS, Device, Json
 
 __all__ = ["Plan", "Skipped", "estimate_s", "make_plan"]
 
@@ -83,7 +83,8 @@ def make_plan(
     """Return the sessions that ``experiment`` asks for.
 
     ``base`` is where relative paths start, ``compilers`` maps the names of plugins to
-    their targets, and ``facts`` holds threads, packages and host of each device by name.
+    their targets, and ``facts`` holds threads, CPUs (best first), packages and host of each
+    device by name.
 
     Raises SpecError, a line for each fault, for models, compilers, options and devices
     that do not exist.
@@ -162,18 +163,27 @@ def _devices(experiment: Experiment, facts: Json, errors: list[SpecError]) -> li
                 experiment.error(message, ("devices", i), reason="unknown-device", hint=hint)
             )
             continue
-        threads = experiment.measure.threads
-        device = Device(
-            name=host,
-            accelerator=accelerator or "cpu",
-            threads=facts[host]["threads"] if threads == "auto" else threads,
-            cpus=tuple(facts[host].get("cpus", ())),
-        )
+        device = _device(host, accelerator, facts[host], experiment.measure.threads)
         if device in devices:
             message = f"{text!r} is the same device as one before."
             errors.append(experiment.error(message, ("devices", i), reason="duplicate"))
         devices.append(device)
     return devices
+
+
+def _device(host: str, accelerator: str, found: Json, asked: int | str) -> Device:
+    """Return the device with its CPU set: the best CPUs, as many as there are threads.
+
+    Where the vendor decides on threads, the set is that of the default, for the same reason:
+    everybody gets the same.
+    """
+    threads = asked if isinstance(asked, int) else int(found["threads"])
+    return Device(
+        name=host,
+        accelerator=accelerator or "cpu",
+        threads=VENDOR_DEFAULT if asked == VENDOR_THREADS else threads,
+        cpus=tuple(sorted(found.get("cpus", ())[:threads])),
+    )
 
 
 def _models(experiment: Experiment, base: Path, errors: list[SpecError]) -> list[ModelRef]:
@@ -330,6 +340,7 @@ def _session(
         method=method,
         fingerprint={
             "host": found.get("host", ""),
+            "cpus": list(cells[0].case.device.cpus),
             "packages": dict(sorted(packages.items())),
             "python": found.get("python") or platform.python_version(),
         },

@@ -197,13 +197,16 @@ Model = Annotated[ModelEntry, BeforeValidator(_model_entry)]
 
 
 class Measure(_Entry):
-    """How to measure. ``threads`` is a number, or ``auto``: what the device offers.
+    """How to measure. ``threads`` is a number, the same for all; ``auto``: what the device
+    offers; or ``vendor-default``: each compiler does as it is shipped.
 
     The rest is laid out as ``case.Method``; ``beside`` is a model.
     """
 
     profile: Annotated[str, _choice(*PROFILES)] = "default"
-    threads: Annotated[int | Literal["auto"], BeforeValidator(threads_entry)] = "auto"
+    threads: Annotated[int | Literal["auto", "vendor-default"], BeforeValidator(threads_entry)] = (
+        "auto"
+    )
     mode: Annotated[str, _choice(*MODES)] = "sync"
     claim: Annotated[str, _choice(*CLAIMS)] = "artefact"
     best: bool = False

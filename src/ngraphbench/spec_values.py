@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ngraphbench.case import CompilerRef
 from ngraphbench.errors import SpecError
-from ngraphbench.types import OptionValue
+from ngraphbench.types import VENDOR_THREADS, OptionValue
 
 __all__ = [
     "CompilerSpec",
@@ -194,7 +194,9 @@ def numbers_entry(value: object) -> object:
 
 
 def threads_entry(value: object) -> object:
-    """Return ``auto`` or a number of at least 1. Raises ValueError for anything else."""
-    if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
+    """Return a policy or a number of at least 1. Raises ValueError for anything else."""
+    if value in ("auto", VENDOR_THREADS):
         return value
-    raise ValueError(f"takes auto or a whole number of at least 1, not {value!r}")
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    raise ValueError(f"takes auto, {VENDOR_THREADS} or a whole number of at least 1, not {value!r}")

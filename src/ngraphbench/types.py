@@ -14,6 +14,8 @@ __all__ = [
     "DTYPES",
     "FLOATS",
     "INTEGERS",
+    "VENDOR_DEFAULT",
+    "VENDOR_THREADS",
     "Array",
     "Arrays",
     "Device",
@@ -35,6 +37,12 @@ FLOATS = ("float32", "float64", "float16", BFLOAT16)
 INTEGERS = ("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8")
 DTYPES = (*FLOATS, *INTEGERS, "bool")
 """What an input may be made of."""
+
+VENDOR_THREADS = "vendor-default"
+"""The thread policy under which each vendor decides; otherwise all use equally many."""
+
+VENDOR_DEFAULT = 0
+"""``Device.threads`` under that policy."""
 
 
 def storage_dtype(dtype: str) -> np.dtype[Any]:
@@ -83,8 +91,9 @@ class TensorSpec:
 class Device:
     """Where a program runs: ``name`` as the user wrote it, ``accelerator`` such as ``cpu``.
 
-    ``threads`` is how many threads a program may use, ``cpus`` the CPU set it is bound
-    to (empty: whatever the process has).
+    ``threads`` is how many threads a program may use, ``VENDOR_DEFAULT`` (0) where the
+    vendor's own default decides; ``cpus`` is the CPU set it is bound to (empty: whatever
+    the process has).
     """
 
     name: str = "local"

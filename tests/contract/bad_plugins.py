@@ -237,6 +237,15 @@ class IgnoresThreads(Good):
     threads_env: ClassVar[tuple[str, ...]] = ()
 
 
+class NeedsAThreadCount(Good):
+    def compile(
+        self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
+    ) -> Program:
+        if device.threads < 1:
+            raise CompileFailed("threads must be positive", reason="compile")
+        return super().compile(workload, device, options)
+
+
 class ProbeRaises(Good):
     def probe(self, device: Device) -> Support:
         raise ImportError("libvendor.so: cannot open shared object file")

@@ -60,6 +60,7 @@ PLANTED = [
     ("test_compile_finishes_the_program", bad.FinishesCompilingInRun),
     ("test_no_work_is_skipped", bad.SkipsEverySecondRun),
     ("test_no_work_is_skipped", bad.KeepsResults),
+    ("test_threads_may_be_left_to_the_vendor", bad.NeedsAThreadCount),
     ("test_threads_asked_for_are_used", bad.IgnoresThreads),
     ("test_precision_asked_for_is_executed", bad.RunsLowerPrecision),
     ("test_precision_asked_for_is_executed", bad.ClaimsPrecision),

@@ -48,6 +48,13 @@ def test_fewer_or_more_threads_than_asked_for_are_said():
     assert names(np.full(24, 2.0), threads=1) == ["thread-unfair"]
 
 
+def test_the_vendors_choice_is_said_and_not_judged():
+    for used in (0.5, 2.0, 16.0):
+        (flag,) = case_flags(samples(np.full(24, used)), threads=0, rounds_min=12)
+        assert flag["flag"] == "thread-unfair"
+        assert f"default decided: {used:.1f} CPUs" in flag["detail"]
+
+
 def test_too_few_rounds_are_said():
     assert names(np.full(7, 1.98)) == ["few-rounds"]
     for interrupted, why in ((False, "budget"), (True, "interrupt")):

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from ngraphbench.environments import host
-from ngraphbench.environments.capture import worker_environment
+from ngraphbench.environments.capture import padding, worker_environment
 from ngraphbench.environments.kit import build_kit, worker_command
+from ngraphbench.environments.systemfiles import quota_cpus
+from ngraphbench.environments.topology import default_threads
 from ngraphbench.errors import EnvironmentFailed
 from ngraphbench.plugin import Compiler
 from ngraphbench.types import Device
@@ -112,8 +114,25 @@ def test_the_environment_is_an_allow_list(tmp_path):
     assert not absent & set(got)
     for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "TORCHINDUCTOR_CACHE_DIR"):
         assert Path(got[name]).is_dir() and Path(got[name]).is_relative_to(tmp_path)
+    assert "NGB_PADDING" in got
+    free = worker_environment(
+        compiler=Fake(), device=Device(threads=0), work=tmp_path, token="t", inherited=inherited
+    )
+    assert not {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"} & set(free)
     assert got["HF_HOME"] == "/home/user/.cache/huggingface"
     assert got["TORCH_HOME"] == "/home/user/.cache/torch"
+
+
+def test_every_launch_has_an_environment_of_another_size(tmp_path):
+    sizes = [len(padding(seed=0, epoch=epoch, key="a")) for epoch in range(8)]
+    assert len(set(sizes)) > 4 and max(sizes) <= 4096
+    assert sizes == [len(padding(seed=0, epoch=epoch, key="a")) for epoch in range(8)]
+    assert sizes != [len(padding(seed=1, epoch=epoch, key="a")) for epoch in range(8)]
+    assert sizes != [len(padding(seed=0, epoch=epoch, key="b")) for epoch in range(8)]
+    got = worker_environment(
+        compiler=Fake(), device=Device(), work=tmp_path, token="t", padding="xxx", inherited={}
+    )
+    assert got["NGB_PADDING"] == "xxx"
 
 
 def write(root: Path, files: dict[str, str]) -> Path:
@@ -189,10 +208,10 @@ def test_facts_of_a_made_host(tmp_path):
 )
 def test_quotas_of_both_cgroup_versions(tmp_path, files, quota):
     write(tmp_path, files)
-    assert host.quota_cpus(root=tmp_path) == quota
+    assert quota_cpus(root=tmp_path) == quota
     usable = len(os.sched_getaffinity(0))
     expected = usable if quota is None else max(1, min(usable, int(quota)))
-    assert host.default_threads(root=tmp_path) == expected
+    assert default_threads(root=tmp_path) == expected
 
 
 def test_the_host_id_is_stable(tmp_path):

@@ -272,6 +272,32 @@ def test_the_method_reaches_every_session_and_its_identity(base: Path) -> None:
     assert error.key == "measure.beside"
 
 
+def test_the_cpu_set_grows_with_the_threads(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FACTS["local"], "cpus", [4, 6, 5, 0, 1])
+
+    def device(**measure: int | str) -> Device:
+        plan = plan_of(base, ["nets.py:one"], ["eager"], measure=measure)
+        (session,) = plan.sessions
+        assert session.fingerprint["cpus"] == list(session.device.cpus)
+        return session.device
+
+    assert device() == Device(threads=2, cpus=(4, 6))
+    assert device(threads=3) == Device(threads=3, cpus=(4, 5, 6))
+    assert device(threads=9) == Device(threads=9, cpus=(0, 1, 4, 5, 6))
+    assert device(threads="vendor-default") == Device(threads=0, cpus=(4, 6))
+
+
+def test_the_cpu_set_is_not_in_the_case_id(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def case_id(**measure: str) -> str:
+        (case,) = plan_of(base, ["nets.py:one"], ["eager"], measure=measure).cases()
+        return case.case_id
+
+    before = case_id()
+    assert case_id(threads="vendor-default") != before
+    monkeypatch.setitem(FACTS["local"], "cpus", [7, 8])
+    assert case_id() == before
+
+
 def test_fingerprint_holds_what_its_candidates_need(base: Path) -> None:
     (session,) = plan_of(base, ["nets.py:one"], ["tuner"]).sessions
     assert session.fingerprint["packages"] == {"torch": "2.14.1+cpu", "Tuner_Core": "3"}

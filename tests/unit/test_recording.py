@@ -28,6 +28,15 @@ def words_of(model: ModelRef) -> list[str]:
     return shlex.split(reproduce_command(case, session))
 
 
+def test_the_command_says_who_chose_the_threads() -> None:
+    model = ModelRef("m.onnx", "m", "onnx", "c")
+    for threads, text in ((2, "2"), (0, "vendor-default")):
+        case = Case(model, CompilerRef("x", "m:X"), Device(threads=threads), 4)
+        session = Session((case,), "x", PROFILES["quick"], Limits())
+        words = shlex.split(reproduce_command(case, session))
+        assert words[words.index("--threads") + 1] == text
+
+
 @pytest.mark.parametrize(
     ("text", "args"),
     [

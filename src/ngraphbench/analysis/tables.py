@@ -19,7 +19,7 @@ from ngraphbench.profiles import PROFILES, Profile
 from ngraphbench.records import measured
 from ngraphbench.stats import Launch
 from ngraphbench.summary import Comparison, Samples, compare, launch_of, prior_of
-from ngraphbench.types import Json
+from ngraphbench.types import VENDOR_THREADS, Json
 
 __all__ = ["Cell", "Evidence", "Group", "Interval", "Read", "join"]
 
@@ -342,6 +342,7 @@ class _Names:
         if key == "device":
             return _Names.device(case)
         if key == "threads":
-            return f"{case['device']['threads']} threads"
+            threads = case["device"]["threads"]
+            return f"{threads} threads" if threads else f"{VENDOR_THREADS} threads"
         value = case[key]
         return value if isinstance(value, str) else json.dumps(value) if value else ""

@@ -80,7 +80,7 @@ def list_things(
 
 
 def _supports() -> list[tuple[str, Compiler | None, Support]]:
-    from ngraphbench.environments.host import default_threads
+    from ngraphbench.environments.topology import default_threads
     from ngraphbench.plugin import discover, load_compiler
     from ngraphbench.session.probing import probe_all
     from ngraphbench.types import Device

@@ -64,8 +64,12 @@ def bench(
     ] = None,
     precision: Annotated[str, typer.Option(help="fp32, fp16 or bf16.")] = "fp32",
     threads: Annotated[
-        int | None,
-        typer.Option(help="Threads per program.", show_default="what this machine's quota allows"),
+        str | None,
+        typer.Option(
+            metavar="N|vendor-default",
+            help="Threads per program: the same for all, or as each vendor ships it.",
+            show_default="one per physical core of the fastest class, within the quota",
+        ),
     ] = None,
     profile: Annotated[
         str, typer.Option(help="quick (>= 10 % differences), default (>= 3 %) or thorough.")

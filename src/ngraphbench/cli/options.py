@@ -44,7 +44,7 @@ def bench_settings(
     *,
     shapes: Sequence[str],
     precision: str,
-    threads: int | None,
+    threads: str | None,
     timeout: str | None,
     memory: str | None,
     method: Mapping[str, Any],
@@ -59,7 +59,7 @@ def bench_settings(
     measure = {key: value for key, value in method.items() if value is not None}
     settings: dict[str, Any] = {"precision": precision, "seed": seed, "measure": measure}
     if threads is not None:
-        measure["threads"] = threads
+        measure["threads"] = int(threads) if threads.isdecimal() else threads
     limited: dict[str, Any] = {}
     if timeout is not None:
         limited |= {"cell": timeout, "compile": timeout, "first_call": timeout}

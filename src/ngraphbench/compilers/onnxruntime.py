@@ -20,6 +20,7 @@ from ngraphbench.errors import CompileFailed, RunFailed, Unsupported
 from ngraphbench.plugin import PRESET, Compiler, Program, package_version
 from ngraphbench.types import (
     BFLOAT16,
+    VENDOR_DEFAULT,
     Array,
     Arrays,
     Device,
@@ -199,8 +200,9 @@ def _session(path: str, *, device: Device, options: Mapping[str, OptionValue]) -
     import onnxruntime
 
     settings = onnxruntime.SessionOptions()
+    # Zero, the vendor's default, is what the runtime itself takes for "as many as I like".
     settings.intra_op_num_threads = device.threads
-    settings.inter_op_num_threads = 1
+    settings.inter_op_num_threads = 0 if device.threads == VENDOR_DEFAULT else 1
     parallel = options.get("execution", "sequential") == "parallel"
     modes = onnxruntime.ExecutionMode
     settings.execution_mode = modes.ORT_PARALLEL if parallel else modes.ORT_SEQUENTIAL

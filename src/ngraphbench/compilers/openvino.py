@@ -22,6 +22,7 @@ from ngraphbench.errors import CompileFailed, RunFailed, Unsupported
 from ngraphbench.plugin import PRESET, Compiler, Program, package_version
 from ngraphbench.types import (
     BFLOAT16,
+    VENDOR_DEFAULT,
     Array,
     Arrays,
     Device,
@@ -189,11 +190,12 @@ def _settings(
         # Left alone it takes bf16 on a CPU that has it.
         "INFERENCE_PRECISION_HINT": hint,
         "PERFORMANCE_HINT": str(options.get("hint", "latency")).upper(),
-        "INFERENCE_NUM_THREADS": device.threads,
-        "ENABLE_CPU_PINNING": False,
-        # With one thread per core only, it would use fewer threads than asked.
-        "ENABLE_HYPER_THREADING": True,
     }
+    if device.threads != VENDOR_DEFAULT:
+        settings["INFERENCE_NUM_THREADS"] = device.threads
+        settings["ENABLE_CPU_PINNING"] = False
+        # With one thread per core only, it would use fewer threads than asked.
+        settings["ENABLE_HYPER_THREADING"] = True
     if streams := int(options.get("num_streams", 1)):
         settings["NUM_STREAMS"] = streams
     if options.get("cache", False):

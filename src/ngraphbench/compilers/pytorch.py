@@ -22,6 +22,7 @@ from ngraphbench.models.modules import arrange_inputs, flatten_outputs
 from ngraphbench.plugin import PRESET, Compiler, Program, package_version
 from ngraphbench.types import (
     BFLOAT16,
+    VENDOR_DEFAULT,
     Array,
     Arrays,
     Device,
@@ -236,7 +237,8 @@ class Inductor(Compiler):
         module = _prepared_module(workload, device=device, name=self.name)
         inductor: Any = importlib.import_module("torch._inductor.config")
         # As many compiling processes as the program may use threads; see _stop_workers.
-        inductor.compile_threads = device.threads
+        if device.threads != VENDOR_DEFAULT:
+            inductor.compile_threads = device.threads
         try:
             compiled = torch.compile(
                 module,
@@ -288,6 +290,8 @@ def _prepared_module(workload: Workload, *, device: Device, name: str) -> Any:
 
 
 def _set_threads(threads: int) -> None:
+    if threads == VENDOR_DEFAULT:
+        return
     import torch
 
     torch.set_num_threads(threads)

@@ -16,7 +16,9 @@ from typing import IO
 from ngraphbench.agent import EXIT_INTERRUPTED, RECORDS, spool_folder
 from ngraphbench.case import Session
 from ngraphbench.engines.base import Interrupted
-from ngraphbench.environments.host import default_threads, host_id
+from ngraphbench.environments.host import host_id
+from ngraphbench.environments.systemfiles import quota_cpus
+from ngraphbench.environments.topology import choose_cpus, read_topology
 from ngraphbench.errors import ClusterError
 from ngraphbench.plugin import package_version
 from ngraphbench.session.proctree import signal_name
@@ -36,11 +38,16 @@ class LocalEngine:
         self._stopped = False
 
     def devices(self) -> Json:
-        """Return the facts of this machine under the name ``local``."""
+        """Return the facts of this machine under the name ``local``.
+
+        ``cpus`` are those that may be used, best first: the first n are the set for n threads.
+        """
+        choice = choose_cpus(read_topology(), quota=quota_cpus())
         versions = {name: package_version(name) for name in self._packages}
         return {
             "local": {
-                "threads": default_threads(),
+                "threads": choice.threads,
+                "cpus": list(choice.order),
                 "host": host_id(),
                 "python": platform.python_version(),
                 "packages": {name: version for name, version in versions.items() if version},

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Mapping
 from pathlib import Path
 
 from ngraphbench.plugin import Compiler
-from ngraphbench.types import Device
+from ngraphbench.types import VENDOR_DEFAULT, Device
 
-__all__ = ["worker_environment"]
+__all__ = ["PADDING_BYTES", "padding", "worker_environment"]
+
+PADDING_BYTES = 4096
+"""A page: the environment lies above the stack, so its size decides where the stack starts."""
 
 _PASSED = (
     "PATH",
@@ -41,13 +45,14 @@ def worker_environment(
     device: Device,
     work: Path,
     token: str,
+    padding: str = "",
     inherited: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Return the whole environment of one worker; makes its folders below ``work``.
 
     Home, temporary files and caches lie below ``work``; model downloads stay in the user's
-    own caches. Thread counts are those of ``device``, never inherited. ``inherited`` is
-    ``os.environ`` unless given.
+    own caches. Thread counts are those of ``device``, never inherited, and not set at all
+    where the vendor's default decides. ``inherited`` is ``os.environ`` unless given.
     """
     outer = os.environ if inherited is None else inherited
     environment = {name: value for name, value in outer.items() if _is_passed(name)}
@@ -66,13 +71,25 @@ def worker_environment(
         folder.mkdir(parents=True, exist_ok=True)
         environment[name] = str(folder)
 
-    environment |= dict.fromkeys(compiler.threads_env, str(device.threads))
+    if device.threads != VENDOR_DEFAULT:
+        environment |= dict.fromkeys(compiler.threads_env, str(device.threads))
     return environment | {
         "NGB_SESSION": token,
+        "NGB_PADDING": padding,
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
     }
+
+
+def padding(*, seed: int, epoch: int, key: str) -> str:
+    """Return what makes the environment of one launch 0 to 4096 bytes larger.
+
+    The size of the environment shifts the stack, and some programs run several percent
+    faster or slower for it (Mytkowicz et al., ASPLOS 2009). One size for a whole session
+    would be a constant bias; a new one per launch makes it part of the launch spread.
+    """
+    return "x" * random.Random(f"padding/{seed}/{epoch}/{key}").randint(0, PADDING_BYTES)
 
 
 def _is_passed(name: str) -> bool:

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import platform
 import re
 from contextlib import suppress
 from pathlib import Path
 
+from ngraphbench.environments.power import power_facts
+from ngraphbench.environments.systemfiles import (
+    ROOT,
+    cpu_list,
+    memory_bytes,
+    memory_limit_bytes,
+    quota_cpus,
+    read_text,
+)
+from ngraphbench.environments.topology import affinity, read_topology
 from ngraphbench.types import Json
 
-__all__ = ["default_threads", "disturbances", "host_facts", "host_id", "quota_cpus"]
+__all__ = ["disturbances", "host_facts", "host_id"]
 
-ROOT = Path("/")
 PSI_LIMIT_PERCENT = 20.0
 
 
@@ -39,9 +47,15 @@ def host_facts(*, root: Path = ROOT) -> Json:
         "os": _os_name(root),
         "kernel": platform.release() or None,
         "python": platform.python_version(),
-        "memory_bytes": _memory_bytes(root),
+        "memory_bytes": memory_bytes(root=root),
+        "memory_limit_bytes": memory_limit_bytes(root=root),
         "hypervisor": "hypervisor" in flags.split(),
-        "affinity": _affinity(),
+        "affinity": list(affinity()),
+        "core_classes": read_topology(root=root, usable=_online(root)).to_json(),
+        "numa": _numa(root),
+        # Nothing here drops the cache, so whether files came from it is not known.
+        "page_cache": "unknown",
+        **power_facts(root=root),
     }
 
 
@@ -52,78 +66,52 @@ def host_id(*, root: Path = ROOT) -> str:
     return hashlib.sha256(f"{machine}\n{model}".encode()).hexdigest()[:16]
 
 
-def default_threads(*, root: Path = ROOT) -> int:
-    """Return how many threads a program may use here: the CPUs bound to, within the quota."""
-    quota = quota_cpus(root=root)
-    usable = len(_affinity())
-    return max(1, math.floor(usable if quota is None else min(usable, quota)))
-
-
 def disturbances(*, root: Path = ROOT) -> list[str]:
-    """Return what may disturb a measurement now, one sentence each; empty when all is quiet."""
+    """Return what may disturb a measurement now and its cure, a line each; empty when quiet."""
     found = []
-    usable = len(_affinity())
+    usable = len(affinity())
     with suppress(ValueError, IndexError):
         load = float((_text(root, "proc/loadavg") or "").split()[0])
         if load > (os.cpu_count() or 1):
-            found.append(f"The load average is {load:g} on {os.cpu_count()} CPUs: other work runs.")
+            found.append(
+                f"The load average is {load:g} on {os.cpu_count()} CPUs: end other work first."
+            )
     pressure = re.search(r"^some avg10=([\d.]+)", _text(root, "proc/pressure/cpu") or "")
     if pressure and float(pressure[1]) > PSI_LIMIT_PERCENT:
-        found.append(f"Processes waited for a CPU in {pressure[1]} % of the last 10 s.")
+        found.append(
+            f"Processes waited for a CPU in {pressure[1]} % of the last 10 s: end other work."
+        )
     quota = quota_cpus(root=root)
     if quota is not None and quota < usable:
-        found.append(f"A quota of {quota:g} CPUs is below the {usable} CPUs that can be used.")
-    governor = _governor(root)
+        found.append(
+            f"A quota of {quota:g} CPUs is below the {usable} CPUs that can be used: give the"
+            " container whole CPUs (--cpuset-cpus)."
+        )
+    return found + _settings(root)
+
+
+def _settings(root: Path) -> list[str]:
+    """Return the settings of frequency and power that make speed change, with their cures."""
+    found = []
+    governor, power = _governor(root), power_facts(root=root)
     if governor not in (None, "performance"):
-        found.append(f"The CPU frequency governor is {governor}, not performance.")
+        cure = "cpupower frequency-set -g performance"
+        found.append(f"The CPU frequency governor is {governor}, not performance: `{cure}`.")
+    preference = power["energy_preference"]
+    if preference not in (None, "performance") and governor != "performance":
+        cure = "cpupower set --epp performance"
+        found.append(f"The energy preference is {preference}: `{cure}`.")
+    if power["on_battery"]:
+        found.append("The machine runs on its battery: plug it in.")
+    if power["power_mode"] and not power["power_mode"].startswith("MAXN"):
+        found.append(f"The power mode is {power['power_mode']}: `nvpmodel -m 0` lifts the limits.")
+    if power["power_mode"] and power["frequency_locked"] is False:
+        found.append("Clocks are not locked: `jetson_clocks` pins them.")
     return found
 
 
-def quota_cpus(*, root: Path = ROOT) -> float | None:
-    """Return the CPU quota of this process in CPUs (cgroup v1 or v2), None without one."""
-    quotas = []
-    for line in (_text(root, "proc/self/cgroup") or "").splitlines():
-        parts = line.split(":", 2)
-        if len(parts) < 3:
-            continue
-        for folder in _upwards(parts[2]):
-            if not parts[1]:
-                quotas.append(_quota_v2(root, folder))
-            elif "cpu" in parts[1].split(","):
-                quotas.append(_quota_v1(root, folder))
-    found = [quota for quota in quotas if quota is not None]
-    return min(found) if found else None
-
-
-def _upwards(path: str) -> list[str]:
-    # In a container the path is often the host's and not there, but the top is its own.
-    parts = [part for part in path.split("/") if part]
-    return ["/".join(parts[:count]) for count in range(len(parts), -1, -1)]
-
-
-def _quota_v2(root: Path, folder: str) -> float | None:
-    with suppress(ValueError, ZeroDivisionError):
-        text = _text(root, f"sys/fs/cgroup/{folder}/cpu.max") or "max"
-        quota, period = text.split()
-        return int(quota) / int(period)
-    return None
-
-
-def _quota_v1(root: Path, folder: str) -> float | None:
-    for mount in ("cpu", "cpu,cpuacct", "cpuacct,cpu"):
-        with suppress(ValueError, ZeroDivisionError):
-            below = f"sys/fs/cgroup/{mount}/{folder}"
-            quota = int(_text(root, f"{below}/cpu.cfs_quota_us") or "")
-            period = int(_text(root, f"{below}/cpu.cfs_period_us") or "")
-            return quota / period if quota > 0 else None
-    return None
-
-
 def _text(root: Path, name: str) -> str | None:
-    try:
-        return (root / name).read_text().strip() or None
-    except (OSError, UnicodeDecodeError):
-        return None
+    return read_text(root / name)
 
 
 def _cpuinfo(root: Path) -> dict[str, str]:
@@ -169,6 +157,18 @@ def _numa_nodes(root: Path) -> int | None:
     return len(list((root / "sys/devices/system/node").glob("node[0-9]*"))) or None
 
 
+def _online(root: Path) -> tuple[int, ...]:
+    return cpu_list(_text(root, "sys/devices/system/cpu/online")) or affinity()
+
+
+def _numa(root: Path) -> Json | None:
+    found = {
+        folder.name.removeprefix("node"): list(cpu_list(read_text(folder / "cpulist")))
+        for folder in sorted((root / "sys/devices/system/node").glob("node[0-9]*"))
+    }
+    return found or None
+
+
 def _governor(root: Path) -> str | None:
     folder = root / "sys/devices/system/cpu"
     found = {
@@ -196,14 +196,3 @@ def _chosen(text: str | None) -> str | None:
 def _os_name(root: Path) -> str | None:
     found = re.search(r'^PRETTY_NAME="?([^"\n]*)', _text(root, "etc/os-release") or "", re.M)
     return found[1] if found else platform.system() or None
-
-
-def _memory_bytes(root: Path) -> int | None:
-    found = re.search(r"^MemTotal:\s+(\d+) kB", _text(root, "proc/meminfo") or "", re.M)
-    return int(found[1]) * 1024 if found else None
-
-
-def _affinity() -> list[int]:
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))

@@ -6,15 +6,13 @@ Each is None where the system does not keep it; none of them needs a privilege.
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ngraphbench.environments.systemfiles import ROOT, read_text, throttled_count
 from ngraphbench.types import Json
 
 __all__ = ["PRESSURE_LIMIT", "STEAL_LIMIT", "Counters", "pressure_flags", "read_counters"]
-
-ROOT = Path("/")
 
 PRESSURE_LIMIT = 0.20
 """Share of wall time in which some task waited for a CPU (PSI), above which it is flagged."""
@@ -42,7 +40,7 @@ def read_counters(wall_ns: int, *, root: Path = ROOT) -> Counters:
         stalled_us=_stalled_us(root),
         stolen_ticks=stolen,
         all_ticks=ticks,
-        throttled=_throttled(root),
+        throttled=throttled_count(root=root),
     )
 
 
@@ -72,40 +70,17 @@ def _grown(before: int | None, after: int | None) -> int | None:
 
 
 def _stalled_us(root: Path) -> int | None:
-    match = re.search(r"^some .*total=(\d+)", _text(root / "proc/pressure/cpu"), re.MULTILINE)
+    match = re.search(
+        r"^some .*total=(\d+)", read_text(root / "proc/pressure/cpu") or "", re.MULTILINE
+    )
     return int(match[1]) if match else None
 
 
 def _ticks(root: Path) -> tuple[int | None, int | None]:
     """Return stolen and all ticks of the first line of /proc/stat."""
-    fields = _text(root / "proc/stat").partition("\n")[0].split()[1:]
+    fields = (read_text(root / "proc/stat") or "").partition("\n")[0].split()[1:]
     if len(fields) < 8:
         return None, None
     ticks = [int(field) for field in fields[:8]]
     # Guest time is counted in user time already, so the fields after steal are left out.
     return ticks[7], sum(ticks)
-
-
-def _throttled(root: Path) -> int | None:
-    """Return how often the cgroups of this process were throttled, v1 and v2."""
-    counts: list[int] = []
-    for line in _text(root / "proc/self/cgroup").splitlines():
-        parts = line.split(":", 2)
-        if len(parts) < 3 or (parts[1] and "cpu" not in parts[1].split(",")):
-            continue
-        mounts = ("",) if not parts[1] else ("cpu", "cpu,cpuacct", "cpuacct,cpu")
-        # In a container the path is often the host's and not there; the top is its own.
-        places = [(mount, folder) for mount in mounts for folder in (parts[2].lstrip("/"), "")]
-        for mount, folder in places:
-            path = root / "sys/fs/cgroup" / mount / folder / "cpu.stat"
-            match = re.search(r"^nr_throttled (\d+)", _text(path), re.MULTILINE)
-            if match:
-                counts.append(int(match[1]))
-                break
-    return sum(counts) if counts else None
-
-
-def _text(path: Path) -> str:
-    with suppress(OSError, UnicodeDecodeError):
-        return path.read_text()
-    return ""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 
 from ngraphbench.analysis.tables import Evidence, Interval
-from ngraphbench.types import Json
+from ngraphbench.types import VENDOR_DEFAULT, VENDOR_THREADS, Json
 
 __all__ = [
     "FLAGS",
@@ -35,7 +35,7 @@ FLAGS = {
     "bimodal": "two speeds, 3 % or more apart: one number does not describe it",
     "carry-over": "the candidate before it in the round changed its speed",
     "launch": "launches of the same program differ by more than 2 %",
-    "thread-unfair": "it used more or fewer threads than were asked for",
+    "thread-unfair": "it used other threads than were asked for, or the vendor chose how many",
     "leak": "its memory grows from round to round",
     "denormals": "denormal numbers in weights or outputs may slow it down",
     "few-rounds": "it ended before the profile's least number of rounds",
@@ -180,6 +180,8 @@ def cautions(evidence: Evidence) -> list[str]:
     hosts = {str(s["host"].get("cpu_model", "")) for s in evidence.sessions.values()}
     if len(hosts) == 1:
         said.append(f"One machine ({hosts.pop() or 'unnamed'}): others may rank differently.")
+    if any(c.record["case"]["device"]["threads"] == VENDOR_DEFAULT for c in cells):
+        said.append(f"Threads: {VENDOR_THREADS}, so not the same for all: this is no equal race.")
     modes = sorted({str(s["mode"]) for s in evidence.sessions.values()})
     if modes:
         said.append(

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TypeAlias
 
 from ngraphbench.case import Case, Session
-from ngraphbench.environments.pressure import pressure_flags, read_counters
+from ngraphbench.environments.systemfiles import available_bytes
+from ngraphbench.environments.topology import bound_to
 from ngraphbench.session import canary
 from ngraphbench.session.clock import Clock, RealClock
 from ngraphbench.session.export import export_workloads, load_references, workload_key
+from ngraphbench.session.hostwatch import HostWatch
 from ngraphbench.session.kernel import EpochResult, Progress, measure_epoch
 from ngraphbench.session.resident import Resident, Stopped, Worker
 from ngraphbench.session.schedule import FEWEST_ROUNDS, Pair
@@ -29,8 +30,8 @@ __all__ = ["SENTINEL", "Conductor", "Emit", "Spawn"]
 SENTINEL = "sentinel"
 
 Emit: TypeAlias = Callable[[Json], None]
-Spawn: TypeAlias = "Callable[[Case | None, str], Worker]"
-"""Start a worker for a case (None: the exporter) under a key that names its log and folder."""
+Spawn: TypeAlias = "Callable[[Case | None, str, int], Worker]"
+"""Start a worker for a case (None: the exporter), a key that names its log and folder, an epoch."""
 
 
 @dataclass(slots=True)
@@ -100,7 +101,7 @@ class Conductor:
             folder=self.site.run / "workloads",
             limits=self.session.limits,
             seed=self.session.seed,
-            spawn=lambda key: self.spawn(None, key),
+            spawn=lambda key: self.spawn(None, key, 0),
             observe=observe,
         )
         for case in self.session.cases:
@@ -197,7 +198,7 @@ class Conductor:
             case=case,
             state=state,
             limits=self.session.limits,
-            spawn=lambda: self.spawn(case, key),
+            spawn=lambda: self.spawn(case, key, epoch),
             workload_root=root,
             scratch=scratch,
             references=load_references(root, case.batch),
@@ -233,7 +234,14 @@ class Conductor:
                 }
             )
 
-        before = read_counters(self.clock.now_ns())
+        device = self.session.device
+        watch = HostWatch(self.clock.now_ns, device)
+
+        def control(number: int) -> None:
+            with bound_to(device.cpus):
+                canaries.sing(epoch, number)
+                watch.look()
+
         result = measure_epoch(
             residents,
             profile=self.session.profile,
@@ -244,12 +252,14 @@ class Conductor:
             pairs=pairs_of(self.session, residents),
             mode=self.session.method.mode,
             repeats={k: 2 for k, r in residents.items() if several and r.case.batch == 1},
-            controls=lambda number: canaries.sing(epoch, number),
+            controls=control,
             observe=observe,
             interrupted=self.interrupted,
         )
-        for flag in pressure_flags(before, read_counters(self.clock.now_ns())):
+        for flag in watch.flags():
             self.state.flag(flag["flag"], flag["detail"])
+        self.state.thermal.append(watch.to_json())
+        watch.close()
         for failure in result.failures:
             resident = residents.pop(failure.key)
             resident.kill()
@@ -313,15 +323,3 @@ def pairs_of(session: Session, residents: dict[str, Resident]) -> list[Pair]:
         if key != SENTINEL and baseline is not None and baseline.case_id != key:
             found.append(Pair(candidate=key, baseline=baseline.case_id))
     return [pair for pair in found if pair.baseline in residents]
-
-
-def available_bytes() -> int | None:
-    """Return the memory that can still be taken without swapping, or None where unknown."""
-    try:
-        text = Path("/proc/meminfo").read_text(encoding="ascii")
-    except OSError:
-        return None
-    for line in text.splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return None

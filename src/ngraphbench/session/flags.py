@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ngraphbench.summary import Comparison, Samples
-from ngraphbench.types import Array, Json
+from ngraphbench.types import VENDOR_DEFAULT, Array, Json
 
 __all__ = ["LEAK_BYTES", "case_flags", "session_flags"]
 
@@ -60,6 +60,8 @@ def _interference(usage: Array) -> Json | None:
 
 def _threads(usage: Array, threads: int) -> Json | None:
     used = float(np.quantile(usage, 0.9))
+    if threads == VENDOR_DEFAULT:
+        return flag("thread-unfair", f"the vendor's default decided: {used:.1f} CPUs were used")
     if 0.75 * threads <= used <= 1.1 * threads:
         return None
     return flag("thread-unfair", f"used {used:.1f} CPUs, {threads} threads were asked for")

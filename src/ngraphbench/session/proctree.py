@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from ngraphbench.environments.systemfiles import cgroup_files, counter, read_text
+
 __all__ = [
     "descendants",
     "kernel_oom_kills",
@@ -93,33 +95,9 @@ def signal_name(number: int) -> str:
 
 def kernel_oom_kills() -> int:
     """Return how many processes the kernel has killed for lack of memory, as far as seen here."""
-    total = 0
-    with suppress(OSError):
-        total += _counter((PROC / "vmstat").read_text())
-    for path in _memory_cgroup_files():
-        with suppress(OSError):
-            total += _counter(path.read_text())
-    return total
-
-
-def _counter(text: str) -> int:
-    found = re.search(r"^oom_kill (\d+)$", text, re.MULTILINE)
-    return int(found[1]) if found else 0
-
-
-def _memory_cgroup_files() -> list[Path]:
-    root = Path("/sys/fs/cgroup")
-    files = []
-    with suppress(OSError):
-        for line in (PROC / "self/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            if not controllers:
-                files += [root / path.lstrip("/") / "memory.events", root / "memory.events"]
-            elif "memory" in controllers.split(","):
-                below = root / "memory"
-                files += [below / path.lstrip("/") / "memory.oom_control"]
-                files += [below / "memory.oom_control"]
-    return list(dict.fromkeys(files))
+    files = cgroup_files("memory", v1="memory.oom_control", v2="memory.events")
+    counts = (counter(read_text(path), "oom_kill") for path in (PROC / "vmstat", *files))
+    return sum(count or 0 for count in counts)
 
 
 def _children(pid: int) -> list[int]:

@@ -17,10 +17,11 @@ from ngraphbench.session.canary import describe
 from ngraphbench.session.conductor import SENTINEL
 from ngraphbench.session.export import export_key
 from ngraphbench.session.flags import case_flags, session_flags
+from ngraphbench.session.hostwatch import thermal_facts
 from ngraphbench.session.state import CaseState, SessionState
 from ngraphbench.stats import Launch
 from ngraphbench.summary import Comparison, Samples, compare, launch_of, summarise
-from ngraphbench.types import Json
+from ngraphbench.types import VENDOR_THREADS, Json
 
 __all__ = ["make_records", "reproduce_command"]
 
@@ -203,6 +204,7 @@ def _session_record(context: _Context) -> Json:
         "cases": [c.case_id for c in session.cases if c.case_id not in state.deferred],
         "fingerprint": session.fingerprint,
         "host": context.host,
+        "thermal": thermal_facts(state.thermal),
         "canaries": canaries,
         "sentinel": sentinel,
         "epochs_done": state.epochs_done,
@@ -217,7 +219,7 @@ def reproduce_command(case: Case, session: Session) -> str:
     """Return the shell command that measures this one cell again."""
     words = ["ngb", "bench", _model_text(case.model), "-c", case.compiler.text]
     words += ["-b", str(case.batch), "--profile", session.profile.name]
-    words += ["--threads", str(case.device.threads)]
+    words += ["--threads", str(case.device.threads or VENDOR_THREADS)]
     if case.precision != "fp32":
         words += ["--precision", case.precision]
     if case.model.weights == "pretrained":

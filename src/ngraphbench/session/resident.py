@@ -205,6 +205,7 @@ class Resident:
             "packages": found["packages"],
             "variables": found["variables"],
             "lock": "",
+            "binding": hello.get("binding"),
         }
 
     def _compile(self) -> None:

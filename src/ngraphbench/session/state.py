@@ -113,6 +113,7 @@ class SessionState:
     rounds: int = 0
     ended: list[str] = field(default_factory=list)
     canary_rows: list[list[int]] = field(default_factory=list)
+    thermal: list[Json] = field(default_factory=list)
     deferred: list[str] = field(default_factory=list)
     started_at: str = field(default_factory=now_utc)
     flags: list[Json] = field(default_factory=list)

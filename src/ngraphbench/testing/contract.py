@@ -25,7 +25,7 @@ from ngraphbench.errors import CompileFailed, RunFailed, SpecError, Unsupported
 from ngraphbench.plugin import Compiler, Program, ReportsCoverage, resolve_options
 from ngraphbench.testing import observe
 from ngraphbench.testing.workloads import reference_arrays, write_workload
-from ngraphbench.types import Arrays, Device, OptionValue, Support, storage_dtype
+from ngraphbench.types import VENDOR_DEFAULT, Arrays, Device, OptionValue, Support, storage_dtype
 from ngraphbench.workload import INPUT_SETS, Workload
 
 __all__ = ["CompilerContract"]
@@ -290,6 +290,17 @@ class CompilerContract:
                 if busy >= threads:
                     break
             assert busy == threads, f"Asked for {threads} threads, {busy} were busy."
+
+    def test_threads_may_be_left_to_the_vendor(self, tmp_path: Path) -> None:
+        root = self._root(tmp_path)
+        workload = observe.open_workload(root, batch=1)
+        device = Device(threads=VENDOR_DEFAULT)
+        program = self.compiler.compile(workload, device, self._resolved())
+        try:
+            outputs = self._outputs(program, workload.input_arrays("a"))
+            self._check(outputs, root, batch=1)
+        finally:
+            program.close()
 
     def test_precision_asked_for_is_executed(self, tmp_path: Path) -> None:
         root = write_workload(tmp_path / "heavy", self.heavy, batches=(HEAVY_BATCH,))

@@ -39,6 +39,7 @@ from ngraphbench.plugin import (
     resolve_options,
 )
 from ngraphbench.types import BFLOAT16, Arrays, Device, Json
+from ngraphbench.worker.binding import bind
 from ngraphbench.worker.failures import error_answer
 from ngraphbench.worker.protocol import ConnectionClosed, ProtocolError, receive, send
 from ngraphbench.worker.timing import measure_slot, time_calls
@@ -117,9 +118,10 @@ class Worker:
     def hello(self, request: Json) -> Json:
         self._target = request["plugin"]
         self._device = Device.from_json(request.get("device", {}))
-        _bind(self._device.cpus)
+        # Before the vendor is imported: it counts CPUs and starts threads then.
+        bound = bind(self._device.cpus)
         sys.path += [p for p in request.get("search_path", ()) if p not in sys.path]
-        return {"pid": os.getpid(), "python": platform.python_version()}
+        return {"pid": os.getpid(), "python": platform.python_version(), "binding": bound}
 
     def import_compiler(self, request: Json) -> Json:
         compiler = self._compiler()
@@ -205,26 +207,6 @@ class Worker:
         program, self._program = self._program, None
         if program is not None:
             program.close()
-
-
-def _bind(cpus: tuple[int, ...]) -> None:
-    if not cpus or not hasattr(os, "sched_setaffinity"):
-        return
-    # numpy has started threads by now, so each thread is bound and not only this one.
-    threads = [0]
-    with suppress(OSError):
-        threads += [int(task.name) for task in Path("/proc/self/task").iterdir()]
-    try:
-        os.sched_setaffinity(0, cpus)
-    except (OSError, ValueError) as error:
-        raise Unavailable(
-            f"The worker cannot be bound to the CPUs {list(cpus)}: {error}.",
-            reason="affinity",
-            hint=f"It may use {sorted(os.sched_getaffinity(0))}.",
-        ) from error
-    for thread in threads[1:]:
-        with suppress(OSError):
-            os.sched_setaffinity(thread, cpus)
 
 
 def _workload(request: Json) -> Workload:
