@@ -37,7 +37,7 @@ from ngraphbench.session.recording import make_records
 from ngraphbench.session.state import Site
 from ngraphbench.stats import Launch
 from ngraphbench.store.disk import write_whole
-from ngraphbench.store.samples import read_samples
+from ngraphbench.store.samples import block_file, read_samples, sample_file
 from ngraphbench.summary import launch_of
 from ngraphbench.types import Json
 from ngraphbench.worker.__main__ import die_with_parent
@@ -153,7 +153,11 @@ def run(message: str, *, emit: Emit, stop: Callable[[], bool] = lambda: False) -
             return json.dumps({"finished": False, "records": [], "deferred": []})
         shutil.rmtree(site.work(""), ignore_errors=True)
     records = make_records(
-        session, conductor.state, read=lambda key: _samples(site, key), host=host_facts()
+        session,
+        conductor.state,
+        read=lambda key: _samples(site, sample_file(key)),
+        read_blocks=lambda key: _samples(site, block_file(key)),
+        host=host_facts(),
     )
     outcome = json.dumps(
         {"finished": True, "records": records, "deferred": conductor.state.deferred}
@@ -173,7 +177,7 @@ def _launches_seen(session: Session, conductor: Conductor, site: Site) -> Launch
         for case in session.cases
         if case.compiler.target in taught
         and cells[case.case_id].status == "ok"
-        and (found := _samples(site, case.case_id)) is not None
+        and (found := _samples(site, sample_file(case.case_id))) is not None
     ]
     return launch_of(samples, Launch(sd=0.0, degrees=0.0))
 
@@ -191,8 +195,8 @@ def _guarded() -> Iterator[str]:
         guard.stop()
 
 
-def _samples(site: Site, key: str) -> Any:
-    path = site.samples / f"{key[:16]}.csv"
+def _samples(site: Site, name: str) -> Any:
+    path = site.samples / name
     return read_samples(path) if path.exists() else None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -148,11 +148,15 @@ class LoadsArtifact(Protocol):
 
 @runtime_checkable
 class RunsConcurrently(Protocol):
-    """A program that can hold several requests in flight."""
+    """A program that can hold several requests in flight.
 
-    def start(self, in_flight: int) -> None: ...
+    ``lanes(count)`` returns that many programs over this one's compiled form, each with its
+    own inputs and outputs. Each is loaded, run and read by a thread of its own, all at the
+    same time; closing one leaves the others and this program alone. What limits them, such
+    as the interpreter's lock, may be said in a string attribute ``lanes_note``.
+    """
 
-    def run_concurrent(self, requests: int) -> None: ...
+    def lanes(self, count: int) -> Sequence[Program]: ...
 
 
 def discover() -> dict[str, str]:

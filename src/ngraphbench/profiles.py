@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 from ngraphbench.types import Json
 
-__all__ = ["MS", "PROFILES", "SECOND", "Profile"]
+__all__ = ["MS", "PROFILES", "SECOND", "TAILS_S", "Profile"]
 
 MS = 1_000_000
 SECOND = 1_000_000_000
@@ -35,6 +35,11 @@ class Profile:
     budget_ns: int
     claim: str
 
+    @property
+    def tails_s(self) -> float:
+        """Seconds of solo calls per candidate, over all launches, unless the user says."""
+        return TAILS_S.get(self.name, 0.0)
+
     def to_json(self) -> Json:
         return asdict(self)
 
@@ -42,6 +47,9 @@ class Profile:
     def from_json(cls, data: Json) -> Profile:
         return cls(**data)
 
+
+TAILS_S = {"quick": 0.0, "default": 3.0, "thorough": 20.0}
+"""By the profile's name; not among its fields, which are part of a session's id."""
 
 PROFILES: dict[str, Profile] = {
     profile.name: profile

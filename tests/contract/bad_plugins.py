@@ -220,6 +220,48 @@ class KeepsResults(Good):
     program = Memo
 
 
+class OneLane(GoodProgram):
+    def lanes(self, count: int) -> list[Program]:
+        return [self] * count
+
+
+class SharesLanes(Good):
+    """Its lanes are one and the same."""
+
+    program = OneLane
+
+
+class FewLanes(GoodProgram):
+    def lanes(self, count: int) -> list[Program]:
+        return [GoodProgram(self.evaluator, self.workload)]
+
+
+class GivesFewLanes(Good):
+    program = FewLanes
+
+
+class IdleLanes(GoodProgram):
+    def lanes(self, count: int) -> list[Program]:
+        return [Memo(self.evaluator, self.workload) for _ in range(count)]
+
+
+class SkipsWorkInLanes(Good):
+    """Its lanes run once and keep the result."""
+
+    program = IdleLanes
+
+
+class ManyLanes(GoodProgram):
+    def lanes(self, count: int) -> list[Program]:
+        return [GoodProgram(_evaluator(self.workload), self.workload) for _ in range(count)]
+
+
+class HasLanes(Good):
+    """Keeps the contract, lanes too."""
+
+    program = ManyLanes
+
+
 class SharesState(Good):
     shared: ClassVar[dict[str, Any]] = {}
 

@@ -51,6 +51,9 @@ PLANTED = [
     ("test_runs_repeat", bad.DriftsOverRuns),
     ("test_every_batch_size_is_honoured", bad.IgnoresBatch),
     ("test_rows_match_batch_one", bad.LetsRowsDependOnTheBatch),
+    ("test_lanes_have_inputs_of_their_own", bad.SharesLanes),
+    ("test_lanes_have_inputs_of_their_own", bad.GivesFewLanes),
+    ("test_lanes_skip_no_work", bad.SkipsWorkInLanes),
     ("test_foreign_form_is_unsupported", bad.TakesAnyForm),
     ("test_broken_model_fails_with_its_cause", bad.LeaksVendorErrors),
     ("test_close_is_final", bad.CannotCloseTwice),
@@ -73,7 +76,7 @@ NOT_PLANTED = {"test_unknown_option_is_refused"}
 
 
 class TestGood(CompilerContract):
-    compiler = bad.Good()
+    compiler = bad.HasLanes()
 
 
 def _call(test: str, plugin: Compiler, folder: Path) -> None:

@@ -47,6 +47,7 @@ class FakeProgram(Program):
     """``2 x + 1`` of the inputs in turn, cut or repeated to each output's shape."""
 
     def __init__(self, workload: Workload, *, work_ns: int, units: int, fault: str) -> None:
+        self._workload = workload
         self._inputs = workload.inputs
         self._outputs = workload.outputs
         self._work_ns = work_ns
@@ -96,6 +97,14 @@ class FakeProgram(Program):
 
     def close(self) -> None:
         self._open = self._loaded = self._result = None
+
+    lanes_note: ClassVar[str] = "threads of one interpreter: only units of work overlap"
+
+    def lanes(self, count: int) -> list[Program]:
+        """Return ``count`` programs that do the same work."""
+        check_open(self._open, name="fake")
+        same = {"work_ns": self._work_ns, "units": self._units}
+        return [FakeProgram(self._workload, **same, fault=self._fault) for _ in range(count)]
 
     def coverage(self) -> Json:
         return {"nodes": len(self._outputs), "fault": self._fault}

@@ -53,6 +53,7 @@ class OnnxRuntimeProgram(Program):
 
     def __init__(self, session: Any, *, workload: Workload) -> None:
         self._session = session
+        self._workload = workload
         self._binding = session.io_binding()
         names = {node.name for node in session.get_inputs()}
         self._specs = workload.inputs
@@ -97,6 +98,11 @@ class OnnxRuntimeProgram(Program):
     def close(self) -> None:
         self._binding = self._session = None
         self._values = []
+
+    def lanes(self, count: int) -> list[Program]:
+        """Return ``count`` bindings of the one session, whose threads they share."""
+        check_open(self._session, name="onnxruntime")
+        return [OnnxRuntimeProgram(self._session, workload=self._workload) for _ in range(count)]
 
     def coverage(self) -> Json:
         check_open(self._session, name="onnxruntime")

@@ -49,6 +49,7 @@ class OpenVinoProgram(Program):
 
     def __init__(self, compiled: Any, *, workload: Workload) -> None:
         self._compiled = compiled
+        self._workload = workload
         self._request = compiled.create_infer_request()
         self._specs = workload.inputs
         self._inputs = [
@@ -94,6 +95,14 @@ class OpenVinoProgram(Program):
     def close(self) -> None:
         self._request = self._compiled = None
         self._inputs, self._outputs = [], []
+
+    def lanes(self, count: int) -> list[Program]:
+        """Return ``count`` infer requests of the compiled model.
+
+        They share its streams: with one stream, the default, they run one after another.
+        """
+        check_open(self._compiled, name="openvino")
+        return [OpenVinoProgram(self._compiled, workload=self._workload) for _ in range(count)]
 
     def coverage(self) -> Json:
         check_open(self._compiled, name="openvino")

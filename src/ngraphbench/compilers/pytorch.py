@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
@@ -66,6 +67,7 @@ class _Inference:
 
 
 _INFERENCE = _Inference()
+_THREAD = threading.local()
 
 
 class TorchProgram(Program):
@@ -74,6 +76,7 @@ class TorchProgram(Program):
     def __init__(self, call: Call, *, module: Any, workload: Workload) -> None:
         self._call: Call | None = call
         self._module = module
+        self._workload = workload
         self._specs = workload.inputs
         self._outputs = {spec.name: spec for spec in workload.outputs}
         self._float = _float_dtype(workload.precision)
@@ -126,6 +129,22 @@ class TorchProgram(Program):
         self._call = self._module = self._result = None
         self._args, self._kwargs, self._pairs = (), {}, []
 
+    lanes_note: ClassVar[str] = (
+        "threads of one interpreter: its lock is held between operators, and each has its own"
+        " pool of threads"
+    )
+
+    def lanes(self, count: int) -> list[Program]:
+        """Return ``count`` programs over the one module, for a Python thread each."""
+        call = self._call
+        if call is None:
+            check_open(None, name="torch")
+            return []
+        made = [TorchLane(call, module=self._module, workload=self._workload) for _ in range(count)]
+        for lane in made:
+            lane.mutates_inputs = self.mutates_inputs
+        return list(made)
+
     def coverage(self) -> Json:
         return {"mutates_inputs": self.mutates_inputs}
 
@@ -141,6 +160,17 @@ class TorchProgram(Program):
             for tensor, copy, version in pristine
         )
         self.load(inputs)
+
+
+class TorchLane(TorchProgram):
+    """A module's inputs and outputs for a thread of its own, in inference mode there too."""
+
+    def run(self) -> None:
+        if not getattr(_THREAD, "mode", None):
+            # It holds for one thread alone, and must end there: so the thread keeps it.
+            _THREAD.mode = importlib.import_module("torch").inference_mode()
+            _THREAD.mode.__enter__()
+        super().run()
 
 
 class InductorProgram(TorchProgram):

@@ -20,9 +20,10 @@ from ngraphbench.session.hostwatch import HostWatch
 from ngraphbench.session.kernel import EpochResult, Progress, measure_epoch
 from ngraphbench.session.resident import Resident, Stopped, Worker
 from ngraphbench.session.schedule import FEWEST_ROUNDS, Pair
+from ngraphbench.session.solo import measure_blocks
 from ngraphbench.session.state import CaseState, SessionState, Site
 from ngraphbench.stats import LAUNCH_PRIOR, Launch
-from ngraphbench.store.samples import append_samples, drop_unfinished_epochs
+from ngraphbench.store.samples import append_samples, drop_unfinished_epochs, sample_file
 from ngraphbench.types import Json
 
 __all__ = ["SENTINEL", "Conductor", "Emit", "Spawn"]
@@ -137,6 +138,7 @@ class Conductor:
             if not enough:
                 return False
             self._check_after(residents)
+            self._measure_blocks(residents, epoch)
             self._close(residents)
             self._checkpoint(epoch, result, canaries.rows)
             return True
@@ -268,6 +270,17 @@ class Conductor:
                 self._announce(resident.case)
         return result
 
+    def _measure_blocks(self, residents: dict[str, Resident], epoch: int) -> None:
+        """Measure alone what interleaved slots cannot tell."""
+        measure_blocks(
+            {k: r for k, r in residents.items() if k != SENTINEL and r.state.live},
+            session=self.session,
+            epoch=epoch,
+            folder=self.site.samples,
+            observe=lambda text, done, of: self._phase("alone", text, done, of, epoch),
+            interrupted=self.interrupted,
+        )
+
     def _check_after(self, residents: dict[str, Resident]) -> None:
         for key, resident in list(residents.items()):
             try:
@@ -287,7 +300,7 @@ class Conductor:
     ) -> None:
         """Make the epoch durable: samples first, then the state that says they are there."""
         for key, rows in result.rows.items():
-            append_samples(self.site.samples / f"{key[:16]}.csv", [row.columns() for row in rows])
+            append_samples(self.site.samples / sample_file(key), [row.columns() for row in rows])
         self.state.canary_rows += [list(row) for row in canary_rows]
         self.state.epochs_done = epoch + 1
         self.state.rounds += result.rounds

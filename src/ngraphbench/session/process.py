@@ -32,7 +32,9 @@ __all__ = ["FD", "WorkerProcess"]
 FD = "{fd}"
 WORKER_VARIABLE = "NGB_WORKER"
 
-TIMED = ("slot", "run")
+TIMED = ("slot", "run", "block")
+SLEEPY = ("slot", "block")
+"""While these run, this process wakes up seldom."""
 WATCH_S = 0.05
 WATCH_IN_SLOT_S = 0.2
 TREE_EVERY_S = 0.5
@@ -237,7 +239,7 @@ class WorkerProcess:
 
     def _wait(self, op: str, deadline_s: float) -> Json:
         deadline = time.monotonic() + deadline_s
-        watch_s = WATCH_IN_SLOT_S if op == "slot" else WATCH_S
+        watch_s = WATCH_IN_SLOT_S if op in SLEEPY else WATCH_S
         poll = select.poll()
         poll.register(self._sock, select.POLLIN)
         next_watch = time.monotonic() + watch_s
@@ -372,6 +374,7 @@ _SAID = {
     "run": "Running",
     "outputs": "Reading outputs",
     "slot": "Running in a timed slot",
+    "block": "Running in a solo block",
 }
 
 

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import numpy as np
 
 from ngraphbench import __version__
+from ngraphbench.blocksummary import BlockSamples, summarise_blocks, tail_percentiles
 from ngraphbench.case import BENCH_LIMITS, Case, Limits, Method, ModelRef, Session
 from ngraphbench.records import MEASURED, SCHEMA_VERSION, now_utc
 from ngraphbench.session.canary import describe
@@ -36,6 +37,7 @@ class _Context:
     samples: Mapping[str, Samples]
     launch: Launch
     host: Json
+    read_blocks: Callable[[str], BlockSamples | None]
 
 
 def make_records(
@@ -44,17 +46,19 @@ def make_records(
     *,
     read: Callable[[str], Samples | None],
     host: Json,
+    read_blocks: Callable[[str], BlockSamples | None] = lambda key: None,
 ) -> list[Json]:
     """Return the case records of a finished session, then its session record.
 
-    ``read(key)`` gives the samples of a candidate (a case id, or ``"sentinel"``), or None.
+    ``read(key)`` gives the samples of a candidate (a case id, or ``"sentinel"``), or None;
+    ``read_blocks`` the rows of its solo blocks.
     Cases deferred for memory have no record here: a later session measures them.
     """
     keys = [case.case_id for case in session.cases] + [SENTINEL]
     samples = {key: found for key in keys if (found := read(key)) is not None}
     programs = [found for key, found in samples.items() if key != SENTINEL]
     launch = launch_of(programs, state.prior)
-    context = _Context(session, state, samples, launch, host)
+    context = _Context(session, state, samples, launch, host, read_blocks)
     records = [
         _case_record(context, case) for case in session.cases if case.case_id not in state.deferred
     ]
@@ -67,6 +71,7 @@ def _case_record(context: _Context, case: Case) -> Json:
     doubt, message = _doubt(found) if status == "unverifiable" else ("", "")
     samples = context.samples.get(case.case_id)
     timed = samples is not None and status in MEASURED
+    alone = context.read_blocks(case.case_id) if timed and found.blocks else None
     flags = list(found.flags)
     if samples is not None and timed:
         flags += case_flags(
@@ -95,7 +100,8 @@ def _case_record(context: _Context, case: Case) -> Json:
         "profile": session.profile.name,
         "seed": session.seed,
         "measurement": _measurement(samples, session, name) if samples is not None else None,
-        "summary": _summary(context, case) if timed else None,
+        "summary": _summary(context, case, alone) if timed else None,
+        "blocks": _blocks(context, case, alone) if timed else [],
         "costs": found.costs,
         "coverage": found.coverage,
         "verification": found.verification,
@@ -132,7 +138,17 @@ def _measurement(samples: Samples, session: Session, name: str) -> Json:
     }
 
 
-def _summary(context: _Context, case: Case) -> Json | None:
+def _blocks(context: _Context, case: Case, alone: BlockSamples | None) -> list[Json]:
+    return summarise_blocks(
+        context.state.cases[case.case_id].blocks,
+        alone,
+        batch=case.batch,
+        confidence=context.session.profile.confidence,
+        launch=context.launch,
+    )
+
+
+def _summary(context: _Context, case: Case, alone: BlockSamples | None) -> Json | None:
     session = context.session
     baseline = session.baseline_case(case)
     other: Samples | None = None
@@ -140,7 +156,7 @@ def _summary(context: _Context, case: Case) -> Json | None:
         state = context.state.cases[baseline.case_id]
         if _final_status(state) in MEASURED:
             other = context.samples.get(baseline.case_id)
-    return summarise(
+    found = summarise(
         context.samples[case.case_id],
         batch=case.batch,
         confidence=session.profile.confidence,
@@ -149,6 +165,9 @@ def _summary(context: _Context, case: Case) -> Json | None:
         baseline=other,
         baseline_label=baseline.label if baseline is not None else "",
     )
+    if found is not None:
+        found["percentiles_ms"] = tail_percentiles(alone, session.profile.confidence)
+    return found
 
 
 def _sentinel(context: _Context) -> tuple[Json | None, Comparison | None]:

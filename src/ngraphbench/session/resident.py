@@ -20,7 +20,8 @@ from ngraphbench.session.kernel import SlotResult
 from ngraphbench.session.schedule import SlotRequest
 from ngraphbench.session.state import CaseState
 from ngraphbench.session.verify import Reference, Verification, check, merge
-from ngraphbench.types import Json
+from ngraphbench.types import Arrays, Json
+from ngraphbench.worker.blocks import ROWS, BlockRequest, lane_outputs
 from ngraphbench.workload import INPUT_SETS, read_arrays
 
 __all__ = ["Resident", "Stopped", "Worker"]
@@ -133,6 +134,39 @@ class Resident:
             rss_bytes=reply["rss_bytes"],
         )
 
+    @property
+    def left_s(self) -> float:
+        """What is left of the cell's time in this launch."""
+        return self.limits.cell_s - self.state.spent_s
+
+    def block(self, request: BlockRequest) -> tuple[Json, Arrays]:
+        """Return a solo block's answer and its rows. Raises NGraphBenchError.
+
+        What lanes computed at the same time must be right for the input set of each.
+        """
+        calls_s = 20 * self.state.call_ns / 1e9 * max(1, request.in_flight)
+        deadline_s = 2 * request.seconds + max(self.limits.first_call_s, calls_s)
+        reply = self._ask("block", deadline_s, folder=str(self.scratch), **request.to_json())
+        rows = self._taken(ROWS)
+        for place in range(reply["lanes"]):
+            outputs = self._taken(lane_outputs(place))
+            name = INPUT_SETS[place % len(INPUT_SETS)]
+            found = check(outputs, self.references[name], self.case.precision)
+            if found.verdict == "wrong":
+                note = next(reversed(found.notes), "the outputs are wrong")
+                raise WorkerFailed(
+                    f"With {request.in_flight} in flight, lane {place} gave wrong outputs: {note}.",
+                    status="wrong",
+                    reason=found.reason,
+                )
+        return reply, rows
+
+    def _taken(self, name: str) -> Arrays:
+        path = self.scratch / name
+        arrays = read_arrays(path)
+        path.unlink(missing_ok=True)
+        return arrays
+
     # -- end of life
 
     def close(self) -> None:
@@ -159,7 +193,7 @@ class Resident:
 
     def _ask(self, op: str, deadline_s: float, **fields: object) -> Json:
         """Return the reply; the cell's own time limit caps every deadline."""
-        left_s = self.limits.cell_s - self.state.spent_s
+        left_s = self.left_s
         started = time.monotonic()
         try:
             return self._worker.request(op, deadline_s=max(0.1, min(deadline_s, left_s)), **fields)
@@ -232,9 +266,7 @@ class Resident:
             self.state.costs["first_run_s"] = ran["ns"][0] / 1e9
         path = self.scratch / "outputs.npz"
         self._staged("verify", "outputs", self.limits.first_call_s, path=str(path))
-        outputs = read_arrays(path)
-        path.unlink(missing_ok=True)
-        return check(outputs, self.references[name], self.case.precision)
+        return check(self._taken(path.name), self.references[name], self.case.precision)
 
     def _conclude(self, verification: Verification) -> None:
         self.verification = verification

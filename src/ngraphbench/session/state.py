@@ -77,6 +77,7 @@ class CaseState:
     spent_s: float = 0.0
     rss_bytes: list[int] = field(default_factory=list)
     flags: list[Json] = field(default_factory=list)
+    blocks: list[Json] = field(default_factory=list)
 
     @property
     def live(self) -> bool:

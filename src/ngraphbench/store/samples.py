@@ -1,4 +1,7 @@
-"""Sample files: CSV, one row per slot, one file per case of a session."""
+"""Sample files: CSV, one row per slot, one file per case of a session.
+
+What solo blocks gave stands in a file beside it, one row per request.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,44 @@ from ngraphbench.errors import StoreError
 from ngraphbench.store.disk import append_synced, cut_torn_line, write_whole
 from ngraphbench.types import Array
 
-__all__ = ["COLUMNS", "append_samples", "drop_unfinished_epochs", "read_samples"]
+__all__ = [
+    "BLOCK_COLUMNS",
+    "COLUMNS",
+    "append_samples",
+    "block_file",
+    "drop_unfinished_epochs",
+    "read_samples",
+    "sample_file",
+]
 
 COLUMNS = (
     *("epoch", "round", "position", "mode", "calls", "slot_ns"),
     *("call_ns", "first_ns", "cpu_ns", "nivcsw", "sub_ns"),
 )
 
+BLOCK_COLUMNS = (*("epoch", "kind", "in_flight", "index", "calls", "due_ns", "start_ns", "end_ns"),)
+"""A row is a request, or with ``calls`` above 1 a slot of a sustained block. Times count from
+the start of the block."""
+
+_TEXT = {"mode", "kind"}
 _WHOLE = {"epoch", "round", "position", "calls", "slot_ns", "first_ns", "cpu_ns", "nivcsw"}
+_WHOLE |= set(BLOCK_COLUMNS) - _TEXT
+
+
+def sample_file(key: str) -> str:
+    """Return the name of the sample file of a candidate: a case id, or such as ``sentinel``."""
+    return f"{key[:16]}.csv"
+
+
+def block_file(key: str) -> str:
+    """Return the name of the file that holds what a candidate's solo blocks gave."""
+    return f"{key[:16]}-blocks.csv"
 
 
 def read_samples(path: Path) -> dict[str, Any]:
     """Return the columns of a sample file by name, one entry per slot.
 
-    Whole numbers are int64 arrays, ``mode`` an array of text, ``sub_ns`` a list of
+    Whole numbers are int64 arrays, ``mode`` and ``kind`` arrays of text, ``sub_ns`` a list of
     float64 arrays, the rest float64 arrays. A torn last row is left out.
 
     Raises StoreError, with file and line, for a missing file and any other bad row.
@@ -46,23 +73,25 @@ def read_samples(path: Path) -> dict[str, Any]:
     return columns
 
 
-def append_samples(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Append rows, keyed as in ``COLUMNS``; they are on disk when this returns.
+def append_samples(
+    path: Path, rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str] = COLUMNS
+) -> None:
+    """Append rows, keyed as in ``columns``; they are on disk when this returns.
 
     A new file gets its header; a torn last row is removed first. Raises StoreError.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for row in rows:
-        if set(row) != set(COLUMNS):
-            wrong = sorted(set(row) ^ set(COLUMNS))
+        if set(row) != set(columns):
+            wrong = sorted(set(row) ^ set(columns))
             raise StoreError(f"A sample row has or lacks {', '.join(wrong)}.", reason="columns")
-        writer.writerow([_text(name, row[name]) for name in COLUMNS])
+        writer.writerow([_text(name, row[name]) for name in columns])
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         cut_torn_line(path)
         is_empty = not path.exists() or path.stat().st_size == 0
-        header = ",".join(COLUMNS) + "\n" if is_empty else ""
+        header = ",".join(columns) + "\n" if is_empty else ""
         append_synced(path, (header + text.getvalue()).encode("utf-8"))
     except OSError as error:
         raise StoreError(
@@ -126,7 +155,7 @@ def _bad_row(path: Path, number: int, what: str) -> StoreError:
 
 
 def _converter(name: str) -> Callable[[str], Any]:
-    if name == "mode":
+    if name in _TEXT:
         return str
     if name == "sub_ns":
         return _floats
@@ -138,11 +167,11 @@ def _floats(text: str) -> Array:
 
 
 def _dtype(name: str) -> type[Any]:
-    return str if name == "mode" else np.int64 if name in _WHOLE else np.float64
+    return str if name in _TEXT else np.int64 if name in _WHOLE else np.float64
 
 
 def _text(name: str, value: Any) -> str:
-    if name == "mode":
+    if name in _TEXT:
         return str(value)
     if name == "sub_ns":
         return ";".join(repr(float(part)) for part in value)

@@ -34,6 +34,7 @@ _FAILURES: dict[str, type[PluginError]] = {
     "run": RunFailed,
     "outputs": RunFailed,
     "slot": RunFailed,
+    "block": RunFailed,
     "close": RunFailed,
 }
 _NO_MEMORY = (

@@ -40,10 +40,11 @@ from ngraphbench.plugin import (
 )
 from ngraphbench.types import BFLOAT16, Arrays, Device, Json
 from ngraphbench.worker.binding import bind
+from ngraphbench.worker.blocks import ROWS, lane_outputs, measure_block
 from ngraphbench.worker.failures import error_answer
 from ngraphbench.worker.protocol import ConnectionClosed, ProtocolError, receive, send
 from ngraphbench.worker.timing import measure_slot, time_calls
-from ngraphbench.workload import Workload, read_arrays, write_arrays
+from ngraphbench.workload import INPUT_SETS, Workload, read_arrays, write_arrays
 
 __all__ = ["Operation", "Worker", "serve"]
 
@@ -112,6 +113,7 @@ class Worker:
             "run": self.run,
             "outputs": self.outputs,
             "slot": self.slot,
+            "block": self.block,
             "close": self.close,
         }
 
@@ -186,6 +188,17 @@ class Worker:
 
     def slot(self, request: Json) -> Json:
         return measure_slot(self._built(), request)
+
+    def block(self, request: Json) -> Json:
+        program = self._built()
+        assert self._workload is not None
+        inputs = [self._workload.input_arrays(name) for name in INPUT_SETS]
+        result = measure_block(program, request, inputs=inputs)
+        folder = Path(request["folder"])
+        write_arrays(folder / ROWS, result.columns())
+        for place, outputs in enumerate(result.outputs):
+            write_arrays(folder / lane_outputs(place), _owned(outputs)[0])
+        return result.reply()
 
     def close(self, request: Json) -> Json:
         self._end_program()

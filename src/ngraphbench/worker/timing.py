@@ -11,8 +11,8 @@ import gc
 import os
 import resource
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from itertools import repeat
@@ -23,7 +23,15 @@ from typing import Any, TypeAlias
 from ngraphbench.plugin import Program
 from ngraphbench.types import Json
 
-__all__ = ["SlotRequest", "clock_resolution_ns", "measure_slot", "rss_bytes", "time_calls"]
+__all__ = [
+    "Clock",
+    "SlotRequest",
+    "clock_resolution_ns",
+    "collector_off",
+    "measure_slot",
+    "rss_bytes",
+    "time_calls",
+]
 
 Clock: TypeAlias = Callable[[], int]
 TimedCalls: TypeAlias = Callable[[Program, int, Clock], int]
@@ -81,10 +89,17 @@ def measure_slot(
     and ``nivcsw`` cover the timed part. Whatever the program raises passes through.
     """
     asked = SlotRequest.from_json(request)
+    with collector_off():
+        return _slot(program, asked, now)
+
+
+@contextmanager
+def collector_off() -> Iterator[None]:
+    """Keep Python's garbage collector off meanwhile."""
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return _slot(program, asked, now)
+        yield
     finally:
         if collecting:
             gc.enable()
@@ -94,17 +109,12 @@ def time_calls(program: Program, calls: int, *, now: Clock = time.perf_counter_n
     """Return the wall ns of each of ``calls`` calls, each ended by a sync."""
     run, sync = program.run, program.sync
     times = [0] * calls
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
+    with collector_off():
         for index in range(calls):
             start = now()
             run()
             sync()
             times[index] = now() - start
-    finally:
-        if collecting:
-            gc.enable()
     return times
 
 

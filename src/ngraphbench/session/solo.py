@@ -1,0 +1,183 @@
+"""Solo blocks of an epoch: each candidate alone, all others suspended, in fresh random order.
+
+They come after the interleaved rounds and their last verification, so that whatever goes
+wrong in a block is said of the block and leaves the cell's result as it is.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ngraphbench.case import Method, Session
+from ngraphbench.errors import NGraphBenchError
+from ngraphbench.profiles import SECOND, Profile
+from ngraphbench.session.resident import Resident
+from ngraphbench.session.state import status_of
+from ngraphbench.store.samples import BLOCK_COLUMNS, append_samples, block_file
+from ngraphbench.types import Arrays, Json
+from ngraphbench.worker.blocks import BlockRequest
+
+__all__ = ["blocks_of", "describe", "measure_blocks"]
+
+SHORTEST_S = 2.0
+PACED_REQUESTS = 680
+"""Enough for a p99, which needs 662, with a few to spare."""
+PACED_S = 30.0
+CONCURRENT_SHARE = 0.2
+CONCURRENT_CALLS = 50_000
+
+GONE = ("crashed", "timeout", "oom")
+"""Statuses after which the worker's process has ended."""
+
+
+def blocks_of(method: Method, profile: Profile, epoch: int) -> list[BlockRequest]:
+    """Return the blocks of one launch, those that heat the device last.
+
+    ``tails_s`` is shared out over the launches. Paced blocks of all launches together last
+    until a p99 may be told, but at most 30 s or the profile's budget, and 2 s per launch at
+    least. Each number in flight gets a fifth of the budget. Sustained blocks run in the
+    first launch alone: heat does not differ from launch to launch.
+    """
+    epochs, budget_s = profile.epochs, profile.budget_ns / SECOND
+    tails_s = profile.tails_s if method.tails_s is None else method.tails_s
+    blocks: list[BlockRequest] = []
+    if tails_s:
+        blocks.append(BlockRequest("tails", tails_s / epochs))
+    if method.rate_per_s is not None:
+        wanted_s = min(PACED_REQUESTS / method.rate_per_s, max(PACED_S, budget_s))
+        seconds = max(SHORTEST_S, wanted_s / epochs)
+        blocks.append(BlockRequest("paced", seconds, rate_per_s=method.rate_per_s))
+    seconds = max(SHORTEST_S, CONCURRENT_SHARE * budget_s / epochs)
+    blocks += [
+        BlockRequest("concurrent", seconds, in_flight=n, calls_max=CONCURRENT_CALLS)
+        for n in method.in_flight
+    ]
+    if method.sustained_s and epoch == 0:
+        blocks.append(
+            BlockRequest("sustained", method.sustained_s, slot_s=min(1.0, method.sustained_s / 60))
+        )
+    return blocks
+
+
+def describe(block: BlockRequest) -> str:
+    """Return a block in words, such as ``paced at 30/s``."""
+    if block.kind == "paced":
+        return f"paced at {block.rate_per_s:g}/s"
+    return f"{block.in_flight} in flight" if block.kind == "concurrent" else block.kind
+
+
+def measure_blocks(
+    residents: Mapping[str, Resident],
+    *,
+    session: Session,
+    epoch: int,
+    folder: Path,
+    observe: Callable[[str, int, int], None] = lambda text, done, of: None,
+    interrupted: Callable[[], bool] = lambda: False,
+) -> None:
+    """Run the session's blocks of one launch; rows go to ``folder``, outcomes to the states.
+
+    ``observe(text, done, of)`` is told of each block, ``interrupted()`` asked before it: what
+    is left then is ``skipped``. A program that is gone, or has no time left in its cell,
+    skips its other blocks.
+    """
+    blocks = blocks_of(session.method, session.profile, epoch)
+    turns = list(_turns(blocks, list(residents), random.Random(f"blocks/{session.seed}/{epoch}")))
+    gone: set[str] = set()
+    for done, (block, key) in enumerate(turns):
+        resident = residents[key]
+        case = resident.case
+        text = f"{describe(block)}: {case.model.label} b={case.batch} {case.label}"
+        observe(text, done, len(turns))
+        if interrupted():
+            outcome = _Outcome("skipped", "interrupted")
+        elif key in gone:
+            outcome = _Outcome("skipped", "gone", "The program ended in an earlier block.")
+        elif block.seconds > resident.left_s:
+            message = f"The cell has {max(0.0, resident.left_s):.0f} s left in this launch."
+            outcome = _Outcome("skipped", "cell-deadline", message)
+        else:
+            outcome = _measured(resident, block)
+            if outcome.status in GONE:
+                gone.add(key)
+        rows = _rows(outcome.rows, block, epoch)
+        if rows:
+            append_samples(folder / block_file(key), rows, columns=BLOCK_COLUMNS)
+        resident.state.blocks.append(outcome.to_json(block, epoch))
+
+
+def _turns(
+    blocks: list[BlockRequest], keys: list[str], generator: random.Random
+) -> Iterator[tuple[BlockRequest, str]]:
+    for block in blocks:
+        order = list(keys)
+        generator.shuffle(order)
+        yield from ((block, key) for key in order)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """How one block ended; ``reply`` and ``rows`` are the worker's."""
+
+    status: str
+    reason: str = ""
+    message: str = ""
+    reply: Json | None = None
+    rows: Arrays | None = None
+
+    def to_json(self, block: BlockRequest, epoch: int) -> Json:
+        reply = self.reply or {}
+        return {
+            "epoch": epoch,
+            "kind": block.kind,
+            "rate_per_s": block.rate_per_s or None,
+            "in_flight": block.in_flight or None,
+            "status": self.status,
+            "reason": self.reason,
+            "message": self.message,
+            "note": reply.get("note", ""),
+            "requests": reply.get("requests", 0),
+            "window_ns": reply.get("window_ns", 0),
+            "cpu_ns": reply.get("cpu_ns", 0),
+        }
+
+
+def _measured(resident: Resident, block: BlockRequest) -> _Outcome:
+    try:
+        resident.resume()
+        reply, rows = resident.block(block)
+        resident.suspend()
+    except NGraphBenchError as error:
+        status: str = status_of(error)
+        if status in GONE or not _rests(resident):
+            # Going on, it would disturb the blocks of the others.
+            resident.kill()
+            status = status if status in GONE else "crashed"
+        return _Outcome(status, error.reason, error.message)
+    stopped = str(reply["stopped"])
+    return _Outcome(stopped or "ok", stopped, reply=reply, rows=rows)
+
+
+def _rests(resident: Resident) -> bool:
+    """Suspend a program whose block failed; False when that fails too."""
+    try:
+        resident.suspend()
+    except NGraphBenchError:
+        return False
+    return True
+
+
+def _rows(rows: Arrays | None, block: BlockRequest, epoch: int) -> list[dict[str, Any]]:
+    if rows is None:
+        return []
+    place = {"epoch": epoch, "kind": block.kind, "in_flight": block.in_flight}
+    names = ("calls", "due_ns", "start_ns", "end_ns")
+    columns = zip(*(rows[name].tolist() for name in names), strict=True)
+    return [
+        {**place, "index": index, **dict(zip(names, values, strict=True))}
+        for index, values in enumerate(columns)
+    ]
