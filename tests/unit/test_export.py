@@ -19,15 +19,16 @@ class FakeExporter:
     peak_rss_bytes = 0
     log_truncated = False
 
-    def __init__(self, seeds: list[int], *, fails: bool) -> None:
+    def __init__(self, seeds: list[int], *, fails: bool, denormals: str = "") -> None:
         self.seeds = seeds
+        self.denormals = denormals
         self.fails = fails
         self.root = Path()
 
     def request(self, op: str, *, deadline_s: float, **fields: object) -> Json:
         if op == "open":
             self.root = Path(str(fields["root"]))
-            return {"weights": "file", "seconds": 1.0}
+            return {"weights": "file", "denormals": self.denormals, "seconds": 1.0}
         if self.fails:
             raise WorkerFailed("gone", status="crashed", reason="signal:SIGKILL")
         (self.root / f"b{fields['batch']}").mkdir(exist_ok=True)
@@ -48,7 +49,9 @@ def seeds() -> list[int]:
     return []
 
 
-def export(folder: Path, seeds: list[int], seed: int, *, fails: bool = False) -> CaseState:
+def export(
+    folder: Path, seeds: list[int], seed: int, *, fails: bool = False, denormals: str = ""
+) -> CaseState:
     state = CaseState()
     case = Case(ModelRef("m", "m", "onnx", "c"), CompilerRef("x", "m:X"), Device(), 2)
     export_workloads(
@@ -56,7 +59,7 @@ def export(folder: Path, seeds: list[int], seed: int, *, fails: bool = False) ->
         folder=folder,
         limits=Limits(),
         seed=seed,
-        spawn=lambda key: FakeExporter(seeds, fails=fails),
+        spawn=lambda key: FakeExporter(seeds, fails=fails, denormals=denormals),
         observe=lambda text, done, total: None,
     )
     return state
@@ -67,6 +70,16 @@ def test_a_workload_is_made_once_per_seed(tmp_path: Path, seeds: list[int]) -> N
         state = export(tmp_path, seeds, seed)
         assert (state.status, state.weights, state.costs["export_s"]) == ("", "file", 3.0)
     assert seeds == [0, 1]
+
+
+def test_denormal_weights_are_flagged_on_every_cell(tmp_path: Path, seeds: list[int]) -> None:
+    found = "2 of 9 weights are denormal numbers"
+    for _ in range(2):
+        # The second time it is read from what the first one left.
+        state = export(tmp_path, seeds, 0, denormals=found)
+        assert state.flags == [{"flag": "denormals", "detail": found}]
+    assert seeds == [0]
+    assert export(tmp_path / "other", seeds, 0).flags == []
 
 
 def test_a_broken_export_is_not_taken_for_the_one_before(tmp_path: Path, seeds: list[int]) -> None:

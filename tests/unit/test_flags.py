@@ -19,6 +19,7 @@ def samples(usage: np.ndarray, *, epochs: int = 1) -> dict[str, np.ndarray]:
         "slot_ns": wall,
         "cpu_ns": (wall * usage).astype(np.int64),
         "calls": np.full(count, 100),
+        "nivcsw": np.ones(count, dtype=np.int64),
     }
 
 
@@ -35,6 +36,21 @@ def test_a_hog_beside_is_interference():
     usage = np.full(24, 1.98)
     usage[::3] = 1.4
     assert names(usage) == ["interference"]
+
+
+def test_being_switched_out_often_is_interference():
+    slots = samples(np.full(24, 1.98))
+    # Slots are 100 ms: 10 a second at its quietest, 25 times as many when disturbed.
+    slots["nivcsw"][::3] = 25
+    (flag,) = case_flags(slots, threads=2, rounds_min=12)
+    assert flag["flag"] == "interference" and "33% of slots" in flag["detail"]
+    slots["nivcsw"][:] = 25
+    # Always so is how this program is: more threads than CPUs, perhaps.
+    assert case_flags(slots, threads=2, rounds_min=12) == []
+    slots["nivcsw"][:] = 0
+    slots["nivcsw"][::3] = 9
+    # Few enough that a machine at rest makes them.
+    assert case_flags(slots, threads=2, rounds_min=12) == []
 
 
 def test_one_bad_slot_is_not_interference():

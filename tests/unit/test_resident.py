@@ -46,10 +46,11 @@ class Restless:
 
     peak_rss_bytes = 0
     log_truncated = False
+    outputs = np.ones(2, np.float32)
 
     def request(self, op: str, *, deadline_s: float, **fields: object) -> Json:
         if op == "outputs":
-            write_arrays(Path(str(fields["path"])), {"y": np.ones(2, np.float32)})
+            write_arrays(Path(str(fields["path"])), {"y": self.outputs})
         about = {"python": "3", "version": "1", "packages": {}, "variables": {}}
         return {**about, "seconds": 0.1, "ns": [1_000_000_000]}
 
@@ -70,3 +71,17 @@ def test_a_process_that_cannot_be_suspended_stops_its_cell_alone(tmp_path: Path)
     with pytest.raises(Stopped) as caught:
         resident.prepare()
     assert (caught.value.stage, caught.value.error.reason) == ("measure", "suspend")
+
+
+def test_denormal_outputs_are_flagged_once(tmp_path: Path) -> None:
+    class Tiny(Restless):
+        outputs = np.array([1, 1e-40], np.float32)
+
+        def suspend(self) -> None: ...
+
+    reference = Reference("r", {"y": Tiny.outputs}, (TensorSpec("y", "float32", (2,)),))
+    references = {"a": reference, "b": reference}
+    resident = Resident(CASE, CaseState(), Limits(), Tiny, tmp_path, tmp_path, references)
+    resident.prepare()
+    found = "1 of 2 outputs are denormal numbers"
+    assert resident.state.flags == [{"flag": "denormals", "detail": found}]

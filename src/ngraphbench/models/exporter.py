@@ -77,7 +77,8 @@ class Exporter:
         }
         _write_json(self._root / "workload.json", whole)
         reply = {key: whole[key] for key in ("forms", "inputs", "weights", "notes")}
-        return reply | {"seconds": time.monotonic() - started}
+        denormals = source.denormals()
+        return reply | {"denormals": denormals, "seconds": time.monotonic() - started}
 
     def batch(self, request: Json) -> Json:
         """Write the folder of one batch size, and return what is in it.

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
 from ngraphbench.errors import SpecError, Unsupported, first_line
+from ngraphbench.types import Array
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
@@ -161,6 +162,22 @@ def tensors(model: ModelProto) -> Iterator[TensorProto]:
     for function in model.functions:
         for node in function.node:
             yield from _node_tensors(node)
+
+
+def weight_arrays(source: OnnxFile) -> Iterator[tuple[Array, str]]:
+    """Yield the value and dtype of each floating tensor, one in memory at a time.
+
+    bfloat16 is left out: the ONNX library hands it out as numbers, not as bits.
+    """
+    from onnx import TensorProto, numpy_helper
+
+    names = {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64"}
+    for tensor in tensors(source.model):
+        if tensor.data_type in names:
+            yield (
+                numpy_helper.to_array(tensor, str(source.path.parent)),
+                names[tensor.data_type],
+            )
 
 
 def _graph_tensors(graph: GraphProto) -> Iterator[TensorProto]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ngraphbench.errors import CompileFailed, NGraphBenchError, Unsupported, first_line
 from ngraphbench.models.batch import Run
+from ngraphbench.models.denormals import WEIGHTS, describe_denormals
 from ngraphbench.models.feeds import Feed
 from ngraphbench.models.graphinputs import declared_shapes, plan_graph_inputs
 from ngraphbench.models.inputs import InputPlan
@@ -23,6 +24,7 @@ from ngraphbench.models.onnxfile import (
     domains,
     forget_output_shapes,
     open_onnx,
+    weight_arrays,
 )
 from ngraphbench.models.reference import (
     OnnxRunner,
@@ -71,6 +73,10 @@ class Source(ABC):
     def examples(self, batch: int, *, seed: int) -> Arrays:
         """Return the model's own example inputs, if it has any."""
         return {}
+
+    @abstractmethod
+    def denormals(self) -> str:
+        """Return how many weights are denormal numbers, as a phrase; empty for none."""
 
     @abstractmethod
     def plain(self, specs: Sequence[TensorSpec]) -> Run | None:
@@ -126,6 +132,9 @@ class OnnxSource(Source):
     def declared_outputs(self) -> dict[str, tuple[int | str, ...]]:
         return declared_shapes(self._file.model)
 
+    def denormals(self) -> str:
+        return describe_denormals(weight_arrays(self._file), what=WEIGHTS)
+
 
 class TorchSource(Source):
     """A torch module, and the ONNX form that torch's exporter makes of it."""
@@ -157,6 +166,9 @@ class TorchSource(Source):
 
     def plain(self, specs: Sequence[TensorSpec]) -> Run | None:
         return lambda inputs: self._torch.run(inputs, specs)
+
+    def denormals(self) -> str:
+        return describe_denormals(self._torch.weight_arrays(), what=WEIGHTS)
 
     def finish(self, feed: Feed, folder: Path, reference: Reference) -> Bound:
         """Write the ONNX form: the dynamic export if it is right here, else a static one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,12 @@ class TorchModel:
         partial = path.with_name(path.name + ".part")
         torch.save(self.module.state_dict(), partial)
         partial.replace(path)
+
+    def weight_arrays(self) -> Iterator[tuple[Array, str]]:
+        """Yield the value and dtype of each parameter and buffer."""
+        for tensor in self.module.state_dict().values():
+            if hasattr(tensor, "is_floating_point") and tensor.is_floating_point():
+                yield to_array(tensor), _dtype(tensor)
 
     def plan(self, overrides: Mapping[str, Any]) -> InputPlan:
         """Return the input plan; raises Unsupported (``input``) when nothing says the inputs."""

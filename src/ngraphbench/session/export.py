@@ -56,6 +56,7 @@ class _Exporter:
             raise
         return {
             "weights": opened["weights"],
+            "denormals": opened.get("denormals", ""),
             "notes": [*opened.get("notes", []), *made.get("notes", [])],
             "export_s": float(opened["seconds"]) + float(made["seconds"]),
             "seed": seed,
@@ -134,6 +135,8 @@ def _export_batch(exporter: _Exporter, batch: int, states: list[CaseState], *, s
         return
     for state in states:
         state.weights = made["weights"]
+        if made.get("denormals"):
+            state.flag("denormals", made["denormals"])
         state.costs["export_s"] = made["export_s"]
 
 

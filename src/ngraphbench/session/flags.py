@@ -16,6 +16,10 @@ __all__ = ["LEAK_BYTES", "case_flags", "session_flags"]
 
 LEAK_BYTES = 16 * 1024**2
 
+SWITCHES_FACTOR = 10
+QUIET_SWITCHES_PER_S = 20.0
+"""Involuntary switches that even a quiet machine makes: one in a slot of 50 ms."""
+
 
 def flag(name: str, detail: str) -> Json:
     return {"flag": name, "detail": detail}
@@ -38,7 +42,12 @@ def case_flags(
     if len(wall) == 0:
         return []
     usage = np.asarray(samples["cpu_ns"], dtype=float) / wall
-    found = [_interference(usage), _threads(usage, threads), _leak(rss_bytes, samples)]
+    switches_per_s = np.asarray(samples["nivcsw"], dtype=float) / wall * 1e9
+    found = [
+        _interference(usage, switches_per_s),
+        _threads(usage, threads),
+        _leak(rss_bytes, samples),
+    ]
     rounds = len(set(zip(samples["epoch"].tolist(), samples["round"].tolist(), strict=True)))
     epochs = len(np.unique(samples["epoch"]))
     if rounds < rounds_min * epochs:
@@ -47,15 +56,21 @@ def case_flags(
     return [item for item in found if item]
 
 
-def _interference(usage: Array) -> Json | None:
-    """cpu/wall more than 5 % below the candidate's own p90 in more than 20 % of its slots."""
-    own = float(np.quantile(usage, 0.9))
-    share = float(np.mean(usage < 0.95 * own))
-    if share <= 0.2 or len(usage) < 5:
+def _interference(usage: Array, switches_per_s: Array) -> Json | None:
+    """In more than 20 % of slots, cpu/wall is 5 % below the candidate's own p90, or it is
+    switched out 10 times as often as in its quietest tenth.
+    """
+    if len(usage) < 5:
         return None
-    return flag(
-        "interference", f"something else took the CPU in {share:.0%} of slots (cpu/wall fell)"
-    )
+    told = []
+    share = float(np.mean(usage < 0.95 * float(np.quantile(usage, 0.9))))
+    if share > 0.2:
+        told.append(f"something else took the CPU in {share:.0%} of slots (cpu/wall fell)")
+    quiet = max(float(np.quantile(switches_per_s, 0.1)), QUIET_SWITCHES_PER_S)
+    share = float(np.mean(switches_per_s > SWITCHES_FACTOR * quiet))
+    if share > 0.2:
+        told.append(f"it was switched out over {SWITCHES_FACTOR}x as often in {share:.0%} of slots")
+    return flag("interference", "; ".join(told)) if told else None
 
 
 def _threads(usage: Array, threads: int) -> Json | None:

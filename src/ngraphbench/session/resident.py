@@ -15,6 +15,7 @@ from typing import Protocol
 
 from ngraphbench.case import Case, Limits
 from ngraphbench.errors import NGraphBenchError, WorkerFailed
+from ngraphbench.models.denormals import describe_denormals
 from ngraphbench.records import Stage
 from ngraphbench.session.kernel import SlotResult
 from ngraphbench.session.schedule import SlotRequest
@@ -266,7 +267,12 @@ class Resident:
             self.state.costs["first_run_s"] = ran["ns"][0] / 1e9
         path = self.scratch / "outputs.npz"
         self._staged("verify", "outputs", self.limits.first_call_s, path=str(path))
-        return check(self._taken(path.name), self.references[name], self.case.precision)
+        outputs = self._taken(path.name)
+        reference = self.references[name]
+        own = [(outputs[s.name], s.dtype) for s in reference.outputs if s.name in outputs]
+        if found := describe_denormals(own, what="outputs"):
+            self.state.flag("denormals", found)
+        return check(outputs, reference, self.case.precision)
 
     def _conclude(self, verification: Verification) -> None:
         self.verification = verification
