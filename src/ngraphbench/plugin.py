@@ -128,14 +128,22 @@ class ReportsDeviceMemory(Protocol):
 
 @runtime_checkable
 class SavesArtifact(Protocol):
-    """A program whose compiled form can be written to a folder."""
+    """A program whose compiled form can be written to a folder.
 
-    def save(self, folder: Path) -> None: ...
+    It is asked once, after timing: later launches then load what was written.
+    """
+
+    def save(self, folder: Path) -> None:
+        """Write to ``folder``, which is there and empty. Raises Unsupported."""
 
 
 @runtime_checkable
 class LoadsArtifact(Protocol):
-    """A compiler that can start from what ``SavesArtifact.save`` wrote."""
+    """A compiler that can start from what ``SavesArtifact.save`` wrote in another process.
+
+    The program must be the one that was saved: the same kernels, no compiling anew. Where
+    that cannot be had, leave this out and each launch compiles.
+    """
 
     def load_artifact(
         self,
@@ -143,7 +151,8 @@ class LoadsArtifact(Protocol):
         workload: Workload,
         device: Device,
         options: Mapping[str, OptionValue],
-    ) -> Program: ...
+    ) -> Program:
+        """Return the program as ``compile`` does. Raises CompileFailed."""
 
 
 @runtime_checkable

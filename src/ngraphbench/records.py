@@ -14,6 +14,7 @@ from ngraphbench.types import Json
 __all__ = [
     "FAILURES",
     "MEASURED",
+    "OPTIONAL_COSTS",
     "SCHEMA_VERSION",
     "STAGES",
     "STATUSES",
@@ -75,8 +76,12 @@ def interval(estimate: float, low: float, high: float, confidence: float, claim:
     }
 
 
+OPTIONAL_COSTS = ("compile_cold_samples_s", "artifact_load_s", "leak_bytes_per_1000_calls")
+"""Cost keys that a record has only where they were measured; older records have none."""
+
+
 def empty_costs() -> dict[str, Any]:
-    """Return every cost key with None: not measured."""
+    """Return every cost key that each record has, with None: not measured."""
     return dict.fromkeys(
         (
             "export_s",

@@ -12,7 +12,7 @@ import pytest
 
 from ngraphbench.case import Case, Limits, Session
 from ngraphbench.profiles import Profile
-from ngraphbench.records import STAGES, STATUSES, empty_costs
+from ngraphbench.records import OPTIONAL_COSTS, STAGES, STATUSES, empty_costs
 from ngraphbench.store.journal import Journal
 from ngraphbench.store.schema import load_schema
 
@@ -33,7 +33,9 @@ def test_schema_is_a_schema_and_knows_the_vocabulary() -> None:
     case = schema["$defs"]["case_record"]["properties"]
     assert tuple(case["status"]["enum"]) == STATUSES
     assert tuple(case["stage"]["enum"]) == STAGES
-    assert schema["$defs"]["costs"]["required"] == list(empty_costs())
+    costs = schema["$defs"]["costs"]
+    assert costs["required"] == list(empty_costs())
+    assert list(costs["properties"]) == [*empty_costs(), *OPTIONAL_COSTS]
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)

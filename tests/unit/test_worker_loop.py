@@ -79,7 +79,8 @@ def test_a_whole_conversation(ask, workload, tmp_path, monkeypatch):
     assert ask("probe") == {"ok": True, "support": support}
     made = ask("compile", root=str(workload), batch=2, precision="fp32", options={})
     assert made["ok"] and made["seconds"] >= 0 and made["coverage"] == {"nodes": 3}
-    assert made["artifact_bytes"] is None and made["device_memory_bytes"] is None
+    assert made["device_memory_bytes"] is None
+    assert ask("save_artifact", path=str(tmp_path / "artifact"))["bytes"] is None
     for name, value in (("a", 2.0), ("b", 10.0)):
         assert ask("load", set=name)["ok"]
         assert len(ask("run", calls=3)["ns"]) == 3

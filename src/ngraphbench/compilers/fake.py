@@ -7,12 +7,14 @@ It is not among the entry points; name it by its target,
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -34,7 +36,8 @@ __all__ = ["FAULTS", "FakeCompiler", "FakeProgram"]
 COMPILE_FAULTS = ("compile-error", "compile-hang", "compile-crash", "unsupported")
 RUN_FAULTS = ("crash", "exit", "hang", "oom", "flood", "sleep", "orphan", "run-error")
 OUTPUT_FAULTS = ("wrong", "nan", "constant", "drop-output")
-FAULTS = ("none", *COMPILE_FAULTS, *RUN_FAULTS, *OUTPUT_FAULTS)
+FAULTS = ("none", *COMPILE_FAULTS, *RUN_FAULTS, *OUTPUT_FAULTS, "bad-artifact")
+ARTIFACT = "program.json"
 
 EXIT_CODE = 3
 FLOOD_CHARS = 200_000
@@ -106,6 +109,12 @@ class FakeProgram(Program):
         same = {"work_ns": self._work_ns, "units": self._units}
         return [FakeProgram(self._workload, **same, fault=self._fault) for _ in range(count)]
 
+    def save(self, folder: Path) -> None:
+        check_open(self._open, name="fake")
+        (folder / ARTIFACT).write_text(json.dumps([self._work_ns, self._units, self._fault]))
+        if self._fault == "bad-artifact":
+            (folder / ARTIFACT).write_text("cut off")
+
     def coverage(self) -> Json:
         return {"nodes": len(self._outputs), "fault": self._fault}
 
@@ -173,6 +182,19 @@ class FakeCompiler(Compiler):
         work_us = int(options.get("work_us", 0)) + workload.batch * int(options.get("row_us", 0))
         units = int(options.get("units", 0))
         return FakeProgram(workload, work_ns=work_us * 1000, units=units, fault=fault)
+
+    def load_artifact(
+        self,
+        folder: Path,
+        workload: Workload,
+        device: Device,
+        options: Mapping[str, OptionValue],
+    ) -> FakeProgram:
+        try:
+            work_ns, units, fault = json.loads((folder / ARTIFACT).read_text())
+        except (OSError, ValueError) as error:
+            raise CompileFailed(f"fake cannot load it: {error}", reason="artefact") from error
+        return FakeProgram(workload, work_ns=work_ns, units=units, fault=fault)
 
 
 def _evaluated(source: Array, *, spec: TensorSpec) -> Array:

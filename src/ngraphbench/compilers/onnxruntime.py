@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,6 +40,7 @@ INSTALL = "pip install 'ngraphbench[onnxruntime]'"
 CPU = "CPUExecutionProvider"
 PACKAGES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-directml")
 BFLOAT16_IN_ONNX = 16
+ARTIFACT = "model.ort"
 
 LEVELS = {
     "none": "ORT_DISABLE_ALL",
@@ -51,9 +53,10 @@ LEVELS = {
 class OnnxRuntimeProgram(Program):
     """A session with its inputs bound; outputs are allocated by the runtime."""
 
-    def __init__(self, session: Any, *, workload: Workload) -> None:
+    def __init__(self, session: Any, *, workload: Workload, write: Callable[[Path], None]) -> None:
         self._session = session
         self._workload = workload
+        self._write = write
         self._binding = session.io_binding()
         names = {node.name for node in session.get_inputs()}
         self._specs = workload.inputs
@@ -102,7 +105,14 @@ class OnnxRuntimeProgram(Program):
     def lanes(self, count: int) -> list[Program]:
         """Return ``count`` bindings of the one session, whose threads they share."""
         check_open(self._session, name="onnxruntime")
-        return [OnnxRuntimeProgram(self._session, workload=self._workload) for _ in range(count)]
+        return [
+            OnnxRuntimeProgram(self._session, workload=self._workload, write=self._write)
+            for _ in range(count)
+        ]
+
+    def save(self, folder: Path) -> None:
+        check_open(self._session, name="onnxruntime")
+        self._write(folder / ARTIFACT)
 
     def coverage(self) -> Json:
         check_open(self._session, name="onnxruntime")
@@ -191,7 +201,8 @@ class OnnxRuntime(Compiler):
                 f"This build of onnxruntime has no {provider}; it has {', '.join(available)}.",
                 reason="provider",
             )
-        session = _session(str(workload.onnx_path), device=device, options=options)
+        path = str(workload.onnx_path)
+        session = _session(path, device=device, options=options)
         if session.get_providers()[0] != provider:
             raise CompileFailed(
                 f"onnxruntime could not start {provider} and would have used"
@@ -199,10 +210,40 @@ class OnnxRuntime(Compiler):
                 reason="provider",
             )
         _check_interface(session, workload)
-        return OnnxRuntimeProgram(session, workload=workload)
+
+        def write(target: Path) -> None:
+            if provider != CPU:
+                raise Unsupported(f"{provider} keeps what it compiled.", reason="artefact")
+            # The runtime writes its graph only while it builds a session.
+            _session(path, device=device, options=options, save_to=target)
+
+        return OnnxRuntimeProgram(session, workload=workload, write=write)
+
+    def load_artifact(
+        self,
+        folder: Path,
+        workload: Workload,
+        device: Device,
+        options: Mapping[str, OptionValue],
+    ) -> OnnxRuntimeProgram:
+        path = folder / ARTIFACT
+        # The graph is optimised already, for this very processor.
+        session = _session(str(path), device=device, options={**options, "level": "none"})
+        _check_interface(session, workload)
+
+        def write(target: Path) -> None:
+            target.write_bytes(path.read_bytes())
+
+        return OnnxRuntimeProgram(session, workload=workload, write=write)
 
 
-def _session(path: str, *, device: Device, options: Mapping[str, OptionValue]) -> Any:
+def _session(
+    path: str,
+    *,
+    device: Device,
+    options: Mapping[str, OptionValue],
+    save_to: Path | None = None,
+) -> Any:
     import onnxruntime
 
     settings = onnxruntime.SessionOptions()
@@ -221,6 +262,9 @@ def _session(path: str, *, device: Device, options: Mapping[str, OptionValue]) -
         "session.intra_op.allow_spinning", "1" if options.get("spin", True) else "0"
     )
     settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    if save_to is not None:
+        settings.add_session_config_entry("session.save_model_format", "ORT")
+        settings.optimized_model_filepath = str(save_to)
     provider = str(options.get("provider", CPU))
     providers = [provider] if provider == CPU else [provider, CPU]
     try:

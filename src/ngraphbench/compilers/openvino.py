@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import re
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,6 +41,7 @@ __all__ = ["OpenVino"]
 
 INSTALL = "pip install 'ngraphbench[openvino]'"
 CACHE_VARIABLE = "NGRAPHBENCH_OPENVINO_CACHE"
+ARTIFACT = "model.blob"
 
 # Precision to the type of the hint, and what the device must then be capable of.
 PRECISIONS = {"fp32": ("f32", "FP32"), "fp16": ("f16", "FP16"), "bf16": ("bf16", "BF16")}
@@ -103,6 +106,10 @@ class OpenVinoProgram(Program):
         """
         check_open(self._compiled, name="openvino")
         return [OpenVinoProgram(self._compiled, workload=self._workload) for _ in range(count)]
+
+    def save(self, folder: Path) -> None:
+        check_open(self._compiled, name="openvino")
+        (folder / ARTIFACT).write_bytes(self._compiled.export_model().getbuffer())
 
     def coverage(self) -> Json:
         check_open(self._compiled, name="openvino")
@@ -174,9 +181,31 @@ class OpenVino(Compiler):
             compiled = core.compile_model(model, "CPU", settings)
         except Exception as error:
             raise _translated(error) from error
-        for spec in workload.inputs:
-            _tensor(np.zeros(1, dtype=storage_dtype(spec.dtype)), spec=spec)
-        return OpenVinoProgram(compiled, workload=workload)
+        return _program(compiled, workload)
+
+    def load_artifact(
+        self,
+        folder: Path,
+        workload: Workload,
+        device: Device,
+        options: Mapping[str, OptionValue],
+    ) -> OpenVinoProgram:
+        import openvino
+
+        core = openvino.Core()
+        settings = _settings(core, workload.precision, device=device, options=options)
+        try:
+            blob = (folder / ARTIFACT).read_bytes()
+            compiled = core.import_model(io.BytesIO(blob), "CPU", settings)
+        except Exception as error:
+            raise _translated(error) from error
+        return _program(compiled, workload)
+
+
+def _program(compiled: Any, workload: Workload) -> OpenVinoProgram:
+    for spec in workload.inputs:
+        _tensor(np.zeros(1, dtype=storage_dtype(spec.dtype)), spec=spec)
+    return OpenVinoProgram(compiled, workload=workload)
 
 
 def _settings(

@@ -38,6 +38,7 @@ FLAGS = {
     "thread-unfair": "it used other threads than were asked for, or the vendor chose how many",
     "leak": "its memory grows from round to round",
     "denormals": "denormal numbers in weights or outputs may slow it down",
+    "recompiled": "its artefact could not be saved or loaded: each launch compiled anew",
     "few-rounds": "it ended before the profile's least number of rounds",
     "output-flood": "the program printed so much that its log was cut",
     "untrusted": "the baseline differs from itself: nothing of the session can be trusted",

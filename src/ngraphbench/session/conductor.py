@@ -6,6 +6,7 @@ record of its cell, and the others go on.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import TypeAlias
@@ -139,7 +140,7 @@ class Conductor:
                 return False
             self._check_after(residents)
             self._measure_blocks(residents, epoch)
-            self._close(residents)
+            self._close(residents, epoch)
             self._checkpoint(epoch, result, canaries.rows)
             return True
         finally:
@@ -195,6 +196,8 @@ class Conductor:
     def _resident(self, case: Case, state: CaseState, key: str, epoch: int) -> Resident:
         root = self.site.run / "workloads" / workload_key(case)
         scratch = self.site.work(key[:16])
+        if self._builds_anew:
+            shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True, exist_ok=True)
         return Resident(
             case=case,
@@ -204,8 +207,13 @@ class Conductor:
             workload_root=root,
             scratch=scratch,
             references=load_references(root, case.batch),
-            cold=epoch == 0,
+            cold=epoch == 0 or self._builds_anew,
         )
+
+    @property
+    def _builds_anew(self) -> bool:
+        """Whether every launch builds from empty caches: then the claim is of the compiler."""
+        return self.session.method.claim == "compiler"
 
     def _defer(self, case: Case, residents: dict[str, Resident], epoch: int) -> bool:
         """Leave a case to a later part of the session when memory would not hold it."""
@@ -291,8 +299,11 @@ class Conductor:
                 if key != SENTINEL:
                     self._announce(resident.case)
 
-    def _close(self, residents: dict[str, Resident]) -> None:
+    def _close(self, residents: dict[str, Resident], epoch: int) -> None:
+        kept = epoch == 0 and self.session.profile.epochs > 1 and not self._builds_anew
         for resident in residents.values():
+            if kept and resident.state.live:
+                resident.save_artifact()
             resident.close()
 
     def _checkpoint(

@@ -6,6 +6,7 @@ together the cell's own.
 
 from __future__ import annotations
 
+import shutil
 import statistics
 import time
 from collections.abc import Callable
@@ -65,8 +66,8 @@ class Stopped(Exception):
 class Resident:
     """One case in its own process.
 
-    ``scratch`` is where output arrays travel; ``references`` holds what is right for each
-    input set; ``cold`` says that compile caches were empty.
+    ``scratch`` is where output arrays travel, and where the artefact lies; ``references``
+    holds what is right for each input set; ``cold`` says that compile caches were empty.
     """
 
     case: Case
@@ -79,17 +80,52 @@ class Resident:
     cold: bool = True
     worker: Worker | None = None
     verification: Verification | None = None
+    usage_known: bool = False
 
     def prepare(self) -> None:
         """Start, compile, verify and warm up; end suspended. Raises Stopped."""
         # The cell's time limit is that of one launch.
         self.state.spent_s = 0.0
         self._start()
-        self._compile()
+        if self.artifact.exists():
+            self._load_artifact()
+        else:
+            self._compile()
         checks = {name: self._check_set(name, first=name == "a") for name in INPUT_SETS}
         self._conclude(merge(checks))
         self._settle()
         self._rest()
+
+    def compile_only(self) -> None:
+        """Start and compile, and no more: what that costs is in the state. Raises Stopped."""
+        self.state.spent_s = 0.0
+        self._start()
+        self._compile()
+
+    @property
+    def artifact(self) -> Path:
+        """The folder that later launches load; not there where each of them compiles."""
+        return self.scratch / "artifact"
+
+    def save_artifact(self) -> None:
+        """Write the artefact, where the compiler has one; what that fails at is only said.
+
+        It comes after all else: it takes memory and time that are not the program's.
+        """
+        self._keep_usage()
+        self.usage_known = True
+        self.state.spent_s = 0.0
+        partial = self.scratch / "artifact.part"
+        shutil.rmtree(partial, ignore_errors=True)
+        try:
+            self.resume()
+            saved = self._ask("save_artifact", self.limits.compile_s, path=str(partial))["bytes"]
+        except NGraphBenchError as error:
+            self._tell_recompiled("be saved", error)
+            return
+        if saved:
+            partial.rename(self.artifact)
+            self.state.costs["artifact_bytes"] = saved
 
     def check_after(self) -> None:
         """Verify once more, now that timing is over. Raises Stopped."""
@@ -244,20 +280,44 @@ class Resident:
         }
 
     def _compile(self) -> None:
-        reply = self._staged(
-            "compile",
-            "compile",
-            self.limits.compile_s,
-            root=str(self.workload_root),
-            batch=self.case.batch,
-            precision=self.case.precision,
-            options=self.case.compiler.options,
-        )
-        costs = self.state.costs
-        costs["compile_cold_s" if self.cold else "compile_warm_s"] = reply["seconds"]
-        costs["artifact_bytes"] = reply.get("artifact_bytes")
-        costs["device_memory_bytes"] = reply.get("device_memory_bytes")
+        reply = self._staged("compile", "compile", self.limits.compile_s, **self._order())
+        if self.cold:
+            self.state.add_cold_compile(reply["seconds"])
+        else:
+            self.state.costs["compile_warm_s"] = reply["seconds"]
+        self._keep_reported(reply)
+
+    def _load_artifact(self) -> None:
+        try:
+            path = str(self.artifact)
+            reply = self._ask("load_artifact", self.limits.compile_s, path=path, **self._order())
+        except NGraphBenchError as error:
+            self._tell_recompiled("be loaded", error)
+            shutil.rmtree(self.artifact, ignore_errors=True)
+            if isinstance(error, WorkerFailed):
+                self.kill()
+                self._start()
+            self._compile()
+            return
+        self.usage_known = True
+        self.state.costs["artifact_load_s"] = reply["seconds"]
+        self._keep_reported(reply)
+
+    def _order(self) -> Json:
+        return {
+            "root": str(self.workload_root),
+            "batch": self.case.batch,
+            "precision": self.case.precision,
+            "options": self.case.compiler.options,
+        }
+
+    def _keep_reported(self, reply: Json) -> None:
+        self.state.costs["device_memory_bytes"] = reply.get("device_memory_bytes")
         self.state.coverage = reply.get("coverage")
+
+    def _tell_recompiled(self, what: str, error: NGraphBenchError) -> None:
+        text = f"its artefact could not {what}, so launches compile anew: {error.message}"
+        self.state.flag("recompiled", text[:400])
 
     def _check_set(self, name: str, *, first: bool) -> Verification:
         loaded = self._staged("load", "load", self.limits.first_call_s, set=name)
@@ -306,6 +366,9 @@ class Resident:
             raise Stopped("measure", error) from error
 
     def _keep_usage(self) -> None:
+        if self.usage_known:
+            # Saving and loading an artefact take memory that the program itself does not.
+            return
         worker = self._worker
         known = self.state.costs["peak_rss_bytes"] or 0
         self.state.costs["peak_rss_bytes"] = max(known, worker.peak_rss_bytes) or None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -82,6 +83,12 @@ class CaseState:
     @property
     def live(self) -> bool:
         return not self.status
+
+    def add_cold_compile(self, seconds: float) -> None:
+        """Keep how long a compile from empty caches took; the cost is the median of all."""
+        samples = [*self.costs.get("compile_cold_samples_s", ()), seconds]
+        self.costs["compile_cold_samples_s"] = samples
+        self.costs["compile_cold_s"] = statistics.median(samples)
 
     def fail(self, error: NGraphBenchError, stage: Stage) -> None:
         """Take the cell out of the race for a reason that its record will give."""

@@ -28,6 +28,8 @@ _FAILURES: dict[str, type[PluginError]] = {
     "import": Unavailable,
     "probe": Unavailable,
     "compile": CompileFailed,
+    "save_artifact": CompileFailed,
+    "load_artifact": CompileFailed,
     "open": CompileFailed,
     "batch": CompileFailed,
     "load": RunFailed,

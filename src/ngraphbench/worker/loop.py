@@ -8,10 +8,8 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import shutil
 import socket
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -30,6 +28,7 @@ from ngraphbench.errors import (
 )
 from ngraphbench.plugin import (
     Compiler,
+    LoadsArtifact,
     Program,
     ReportsCoverage,
     ReportsDeviceMemory,
@@ -109,6 +108,8 @@ class Worker:
             "import": self.import_compiler,
             "probe": self.probe,
             "compile": self.compile,
+            "save_artifact": self.save_artifact,
+            "load_artifact": self.load_artifact,
             "load": self.load,
             "run": self.run,
             "outputs": self.outputs,
@@ -150,17 +151,44 @@ class Worker:
         start = time.perf_counter_ns()
         program = compiler.compile(workload, self._device, options)
         seconds = (time.perf_counter_ns() - start) / 1e9
+        return {"seconds": seconds, **self._hold(program, workload)}
+
+    def save_artifact(self, request: Json) -> Json:
+        """Write the program to the folder ``path``; ``bytes`` is None where it cannot."""
+        program, folder = self._built(), Path(request["path"])
+        if not isinstance(program, SavesArtifact) or not isinstance(
+            self._compiler(), LoadsArtifact
+        ):
+            return {"bytes": None}
+        folder.mkdir(parents=True)
+        try:
+            program.save(folder)
+        except Unsupported:
+            return {"bytes": None}
+        return {"bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())}
+
+    def load_artifact(self, request: Json) -> Json:
+        compiler = self._compiler()
+        assert isinstance(compiler, LoadsArtifact), "save_artifact has said so"
+        workload = _workload(request)
+        options = resolve_options(compiler, request.get("options") or {})
+        self._end_program()
+        start = time.perf_counter_ns()
+        program = compiler.load_artifact(Path(request["path"]), workload, self._device, options)
+        seconds = (time.perf_counter_ns() - start) / 1e9
+        return {"seconds": seconds, **self._hold(program, workload)}
+
+    def _hold(self, program: Program, workload: Workload) -> Json:
+        """Keep the program, and return what it says of itself."""
         if not isinstance(program, Program):
             raise CompileFailed(
-                f"{compiler.name} returned a {type(program).__name__}, not a Program.",
+                f"{self._compiler().name} returned a {type(program).__name__}, not a Program.",
                 reason="plugin-type",
-                hint="Its compile must return an ngraphbench.plugin.Program.",
+                hint="It must return an ngraphbench.plugin.Program.",
             )
         self._workload, self._program = workload, program
         return {
-            "seconds": seconds,
             "coverage": _told(program.coverage) if isinstance(program, ReportsCoverage) else None,
-            "artifact_bytes": _artifact_bytes(program),
             "device_memory_bytes": _told(program.device_memory_bytes)
             if isinstance(program, ReportsDeviceMemory)
             else None,
@@ -284,18 +312,6 @@ def _told(ask: Callable[[], Any]) -> Any:
     except Exception:
         traceback.print_exc()
         return None
-
-
-def _artifact_bytes(program: Program) -> int | None:
-    if not isinstance(program, SavesArtifact):
-        return None
-    folder = Path(tempfile.mkdtemp(prefix="artifact-"))
-    try:
-        _told(lambda: program.save(folder))
-        sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return sum(sizes) or None
 
 
 def _owned(outputs: Any) -> tuple[Arrays, list[Json]]:
