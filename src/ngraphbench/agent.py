@@ -145,7 +145,7 @@ def run(message: str, *, emit: Emit, stop: Callable[[], bool] = lambda: False) -
         if not site.state.exists():
             # The first launch says what a cold compile costs: no caches of a broken-off one.
             shutil.rmtree(site.work(""), ignore_errors=True)
-        believed = learned(session.method.claim).launch
+        believed = learned(session.method.claim).launch(session.method.claim)
         conductor = Conductor(
             session, site, _spawner(site, session), emit, stop, launch_prior=believed
         )

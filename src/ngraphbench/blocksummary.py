@@ -233,7 +233,7 @@ def _throughput(
     term = stats.t_quantile(confidence, launch.degrees) * launch.sd / math.sqrt(count)
     half = math.hypot(within, term)
     low, high = math.exp(estimate - half), math.exp(estimate + half)
-    return interval(math.exp(estimate), low, high, confidence, "artefact")
+    return interval(math.exp(estimate), low, high, confidence, launch.claim)
 
 
 def _requests_in(start_ns: Array, end_ns: Array, edges: Array) -> Array:

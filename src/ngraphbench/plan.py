@@ -19,7 +19,7 @@ from ngraphbench.case import Case, CompilerRef, Method, ModelRef, Session, canon
 from ngraphbench.errors import SpecError, nearest
 from ngraphbench.models.sources import resolve_model
 from ngraphbench.plugin import load_compiler, resolve_options
-from ngraphbench.profiles import PROFILES
+from ngraphbench.profiles import PROFILES, claim_of
 from ngraphbench.spec import Experiment, shape_combinations
 from ngraphbench.spec_file import join_errors
 from ngraphbench.types import VENDOR_DEFAULT, VENDOR_THREADS, Device, Json
@@ -288,7 +288,7 @@ def _method(
     measure = experiment.measure
     return Method(
         mode=measure.mode,
-        claim=measure.claim,
+        claim=claim_of(measure.claim, PROFILES[measure.profile]),
         best=measure.best,
         tails_s=measure.tails,
         rate_per_s=measure.rate,

@@ -6,7 +6,16 @@ from dataclasses import asdict, dataclass
 
 from ngraphbench.types import Json
 
-__all__ = ["MS", "PROFILES", "SECOND", "TAILS_S", "Profile"]
+__all__ = [
+    "FEWEST_BUILDS",
+    "MS",
+    "PROFILES",
+    "SECOND",
+    "TAILS_S",
+    "Profile",
+    "claim_of",
+    "claim_problem",
+]
 
 MS = 1_000_000
 SECOND = 1_000_000_000
@@ -92,3 +101,31 @@ PROFILES: dict[str, Profile] = {
         ),
     )
 }
+
+
+FEWEST_BUILDS = 3
+"""A claim about a compiler needs this many independent builds."""
+
+
+def claim_of(wish: str, profile: Profile) -> str:
+    """Return what a session's intervals hold for, ``artefact`` or ``compiler``.
+
+    ``auto`` is ``compiler`` where the profile is thorough: there, differences are claimed
+    that are smaller than what a compiler's own choices may vary by.
+
+    >>> claim_of("auto", PROFILES["default"]), claim_of("auto", PROFILES["thorough"])
+    ('artefact', 'compiler')
+    """
+    if wish != "auto":
+        return wish
+    return "compiler" if profile.name == "thorough" else "artefact"
+
+
+def claim_problem(wish: str, profile: Profile) -> str:
+    """Return why a claim cannot be had of a profile and what to do, or an empty string."""
+    if wish != "compiler" or profile.epochs >= FEWEST_BUILDS:
+        return ""
+    return (
+        f"cannot be compiler with the {profile.epochs} launch of profile {profile.name}: it takes"
+        f" {FEWEST_BUILDS} builds. Use profile default or thorough, or claim artefact"
+    )

@@ -26,7 +26,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from ngraphbench.case import Limits
 from ngraphbench.errors import SpecError, nearest
-from ngraphbench.profiles import PROFILES
+from ngraphbench.profiles import PROFILES, claim_problem
 from ngraphbench.spec_errors import spec_error
 from ngraphbench.spec_file import Document, Keys, read_document
 from ngraphbench.spec_values import (
@@ -63,7 +63,7 @@ __all__ = [
 
 AXES = ("compiler", "batch", "model")
 MODES = ("sync", "queued")
-CLAIMS = ("artefact", "compiler")
+CLAIMS = ("auto", "artefact", "compiler")
 PRECISIONS = ("fp32", "fp16", "bf16")
 
 
@@ -208,7 +208,7 @@ class Measure(_Entry):
         "auto"
     )
     mode: Annotated[str, _choice(*MODES)] = "sync"
-    claim: Annotated[str, _choice(*CLAIMS)] = "artefact"
+    claim: Annotated[str, _choice(*CLAIMS)] = "auto"
     best: bool = False
     tails: Seconds | None = None
     rate: Annotated[float, BeforeValidator(rate_entry)] | None = None
@@ -283,6 +283,8 @@ class Experiment(_Entry):
             if entry.pretrained and entry.checkpoint:
                 message = "takes pretrained or checkpoint, not both"
                 problems.append((("models", i, "checkpoint"), message))
+        if problem := claim_problem(self.measure.claim, PROFILES[self.measure.profile]):
+            problems.append((("measure", "claim"), problem))
         if problems:
             details = [
                 InitErrorDetails(

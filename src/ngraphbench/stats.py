@@ -24,10 +24,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How much a process differs from launch to launch: ``sd`` of log time, and its d.f."""
+    """How much a process differs from launch to launch: ``sd`` of log time, and its d.f.
+
+    ``claim`` says what a launch is: of one ``artefact``, or ``compiler``, each built anew.
+    """
 
     sd: float
     degrees: float
+    claim: str = "artefact"
 
 
 LAUNCH_PRIOR = Launch(sd=0.01, degrees=4.0)
@@ -121,7 +125,7 @@ def launch_spread(log_times: Array, prior: Launch = LAUNCH_PRIOR) -> Launch:
     squares = float(np.sum(residual**2))
     total = prior.degrees + degrees
     shrunk = (prior.degrees * prior.sd**2 + squares) / total
-    return Launch(sd=math.sqrt(max(shrunk, squares / degrees)), degrees=total)
+    return Launch(sd=math.sqrt(max(shrunk, squares / degrees)), degrees=total, claim=prior.claim)
 
 
 def jackknife_log_ratio(numerator: Array, denominator: Array) -> tuple[float, float]:

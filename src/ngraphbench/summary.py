@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -54,10 +54,11 @@ class Comparison:
     rounds: int
     epochs: int
     confidence: float
+    claim: str = "artefact"
 
     def to_json(self) -> Json:
         return {
-            **interval(self.estimate, self.low, self.high, self.confidence, "artefact"),
+            **interval(self.estimate, self.low, self.high, self.confidence, self.claim),
             "within": interval(
                 self.estimate, self.within_low, self.within_high, self.confidence, "launch"
             ),
@@ -105,8 +106,9 @@ def launch_of(all_samples: Sequence[Samples], prior: Launch = LAUNCH_PRIOR) -> L
 
 def prior_of(session: Json | None) -> Launch:
     """Return what a session believed of its host's launches; the start where it does not say."""
-    found = (session or {}).get("launch_prior")
-    return Launch(float(found["sd"]), float(found["degrees"])) if found else LAUNCH_PRIOR
+    found = (session or {}).get("launch_prior") or asdict(LAUNCH_PRIOR)
+    claim = (session or {}).get("conditions", {}).get("claim", LAUNCH_PRIOR.claim)
+    return Launch(float(found["sd"]), float(found["degrees"]), claim)
 
 
 def compare(
@@ -137,6 +139,7 @@ def compare(
         rounds=len(shared),
         epochs=len(epochs),
         confidence=confidence,
+        claim=launch.claim,
     )
 
 
@@ -169,7 +172,7 @@ def _latency(samples: Samples, confidence: float, launch: Launch) -> Json:
         math.exp(estimate - math.hypot(estimate - low, term)) / 1e6,
         math.exp(estimate + math.hypot(high - estimate, term)) / 1e6,
         confidence,
-        "artefact",
+        launch.claim,
     )
 
 
@@ -186,7 +189,7 @@ def _throughput(samples: Samples, batch: int, confidence: float, launch: Launch)
         math.exp(estimate - half),
         math.exp(estimate + half),
         confidence,
-        "artefact",
+        launch.claim,
     )
 
 

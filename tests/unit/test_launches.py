@@ -21,7 +21,7 @@ def seen_in_a_session(sd: float, rng: np.random.Generator) -> Launch:
 
 
 def test_nothing_learned_is_the_start() -> None:
-    assert Learned().launch == LAUNCH_PRIOR
+    assert Learned().launch() == LAUNCH_PRIOR
 
 
 def test_quiet_sessions_move_the_belief_and_noisy_ones_replace_it() -> None:

@@ -115,6 +115,7 @@ def test_anchors_and_merges(tmp_path: Path) -> None:
         ("measure:\n  rate: 0", 5, "measure.rate", "above 0"),
         ("measure:\n  in_flight: [1, 1]", 5, "measure.in_flight", "1 twice"),
         ("measure:\n  claim: compilers", 5, "measure.claim", "compiler"),
+        ("measure:\n  profile: quick\n  claim: compiler", 6, "measure.claim", "3 builds"),
         ("measure:\n  sustained: soon", 5, "measure.sustained", "a duration"),
         ("measure: {threads: 0}", 4, "measure.threads", "auto"),
         ("measure: {threads: true}", 4, "measure.threads", "auto"),

@@ -76,8 +76,12 @@ def bench(
     ] = "default",
     mode: Annotated[str, typer.Option(help="sync or queued.")] = "sync",
     claim: Annotated[
-        str, typer.Option(help="artefact, or compiler: every launch builds anew, 3 or more.")
-    ] = "artefact",
+        str,
+        typer.Option(
+            help="artefact: launches load one build; compiler: each builds anew from empty caches;"
+            " auto: compiler in thorough."
+        ),
+    ] = "auto",
     best: Annotated[
         bool, typer.Option("--best", help="Race: drop a candidate once it is surely slower.")
     ] = False,

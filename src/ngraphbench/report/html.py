@@ -302,6 +302,7 @@ def _session(session: Json, link: Callable[[object], str]) -> Json:
         "status": session["status"],
         "profile": session["profile"]["name"],
         "loop": session["mode"],
+        "claim": session.get("conditions", {}).get("claim", "artefact"),
         "launches done": session["epochs_done"],
         "launch spread (sd)": f"{100 * launch:.2g} %" if launch is not None else None,
         "seed": session["seed"],

@@ -9,6 +9,7 @@ from ngraphbench.analysis.tables import Evidence, Interval
 from ngraphbench.types import VENDOR_DEFAULT, VENDOR_THREADS, Json
 
 __all__ = [
+    "CLAIMS",
     "FLAGS",
     "MARKS",
     "STATUSES",
@@ -24,6 +25,12 @@ __all__ = [
 
 MARKS = {"faster": "▲", "slower": "▼", "tie": "=", "unresolved": "?"}
 """Signs of the verdict against the baseline; they do not rely on colour."""
+
+CLAIMS = {
+    "artefact": "Speed is of these compiled files; building anew may tune them differently.",
+    "compiler": "Speed is of the compilers: each launch built anew, from empty caches.",
+}
+"""What an interval's claim means."""
 
 FLAGS = {
     "interference": "something else used the processor; ratios stand if the A/A control passed",
@@ -188,8 +195,14 @@ def cautions(evidence: Evidence) -> list[str]:
         said.append(
             f"Loop: {', '.join(modes)}. Inputs are hot: resident, and used again and again."
         )
-    said.append("Speed is of these compiled files; building anew may tune them differently.")
-    return said
+    return said + [CLAIMS[claim] for claim in CLAIMS if claim in _claims(evidence)]
+
+
+def _claims(evidence: Evidence) -> set[str]:
+    """Return what the sessions' intervals hold for: ``artefact``, ``compiler`` or both."""
+    sessions = evidence.sessions.values()
+    found = {str(s.get("conditions", {}).get("claim", "artefact")) for s in sessions}
+    return found or {"artefact"}
 
 
 def _profile_cautions(evidence: Evidence) -> list[str]:

@@ -37,9 +37,9 @@ class Learned:
     degrees: float = LAUNCH_PRIOR.degrees
     sessions: int = 0
 
-    @property
-    def launch(self) -> Launch:
-        return Launch(self.sd, self.degrees)
+    def launch(self, claim: str = "artefact") -> Launch:
+        """Return the belief as the prior of a session with that claim."""
+        return Launch(self.sd, self.degrees, claim)
 
 
 def fold(believed: Learned, seen: Launch) -> Learned:

@@ -13,6 +13,7 @@ import numpy as np
 from ngraphbench import __version__
 from ngraphbench.blocksummary import BlockSamples, summarise_blocks, tail_percentiles
 from ngraphbench.case import BENCH_LIMITS, Case, Limits, Method, ModelRef, Session
+from ngraphbench.profiles import Profile, claim_of
 from ngraphbench.records import MEASURED, SCHEMA_VERSION, now_utc
 from ngraphbench.session.canary import describe
 from ngraphbench.session.conductor import SENTINEL
@@ -228,7 +229,7 @@ def _session_record(context: _Context) -> Json:
         "sentinel": sentinel,
         "epochs_done": state.epochs_done,
         "launch_sd": launch_sd,
-        "launch_prior": state.launch_prior,
+        "launch_prior": {"sd": state.prior.sd, "degrees": state.prior.degrees},
         "flags": flags,
         "status": "done",
     }
@@ -251,7 +252,7 @@ def reproduce_command(case: Case, session: Session) -> str:
         words += ["--inputs", case.model.inputs_file]
     for name, shape in case.shapes.items():
         words += ["--shape", f"{name}={'x'.join(map(str, shape))}"]
-    words += _method_words(session.method)
+    words += _method_words(session.method, session.profile)
     words += _limit_words(session.limits)
     if session.seed:
         words += ["--seed", str(session.seed)]
@@ -277,11 +278,11 @@ def _limit_words(limits: Limits) -> list[str]:
     ]
 
 
-def _method_words(method: Method) -> list[str]:
+def _method_words(method: Method, profile: Profile) -> list[str]:
     words: list[str] = []
     if method.mode != "sync":
         words += ["--mode", method.mode]
-    if method.claim != "artefact":
+    if method.claim != claim_of("auto", profile):
         words += ["--claim", method.claim]
     if method.tails_s is not None:
         words += ["--tails", f"{method.tails_s:g}s"]

@@ -1,0 +1,72 @@
+"""What a launch is: of one artefact that the first one saved, or built anew each time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from fake_runs import campaign, compiler, fake_plan, small_profile
+
+from ngraphbench.plan import Plan
+from ngraphbench.store.rundir import RunDir
+from ngraphbench.store.schema import load_schema
+from ngraphbench.types import Json
+
+pytestmark = pytest.mark.usefixtures("own_lock")
+
+
+def measure(folder: Path, claim: str, *, epochs: int = 3, **options: Any) -> tuple[Json, Json]:
+    """Return the record of one cell beside a plain one, and its session's."""
+    refs = [compiler(work_us=200), compiler(work_us=100, compile_ms=30, **options)]
+    plan = fake_plan(folder, refs, profile=small_profile(epochs=epochs))
+    (session,) = plan.sessions
+    method = replace(session.method, claim=claim)
+    plan = Plan(plan.name, (replace(session, method=method),))
+    campaign(folder / "run", plan).run()
+    directory = RunDir.open(folder / "run")
+    records = {record["label"]: record for record in directory.latest()}
+    record, (about,) = records[refs[1].text], directory.sessions()
+    for found in (record, about):
+        jsonschema.Draft202012Validator(load_schema()).validate(found)
+    assert record["status"] == "ok", record["message"]
+    return record, about
+
+
+def claims(record: Json) -> set[str]:
+    summary = record["summary"]
+    return {summary[key]["claim"] for key in ("latency_ms", "throughput_per_s", "vs_baseline")}
+
+
+def test_later_launches_load_what_the_first_one_saved(tmp_path: Path) -> None:
+    record, about = measure(tmp_path, "artefact")
+    costs = record["costs"]
+    assert claims(record) == {"artefact"}
+    assert about["conditions"] == {}
+    assert costs["artifact_bytes"] > 0
+    # Loading does not take the time that compiling does.
+    assert costs["artifact_load_s"] < 0.03 <= costs["compile_cold_s"]
+    assert costs["compile_cold_s"] in costs["compile_cold_samples_s"]
+    assert record["flags"] == [] or "recompiled" not in {f["flag"] for f in record["flags"]}
+
+
+def test_an_artefact_that_cannot_be_loaded_is_compiled_anew_and_said(tmp_path: Path) -> None:
+    record, _ = measure(tmp_path, "artefact", fault="bad-artifact", epochs=2)
+    assert "recompiled" in {flag["flag"] for flag in record["flags"]}
+    assert "artifact_load_s" not in record["costs"]
+    assert record["costs"]["compile_warm_s"] >= 0.03
+    assert record["measurement"]["epochs"] == 2
+
+
+def test_a_claim_about_a_compiler_builds_each_launch_anew(tmp_path: Path) -> None:
+    record, about = measure(tmp_path, "compiler")
+    costs = record["costs"]
+    assert claims(record) == {"compiler"}
+    assert about["conditions"] == {"claim": "compiler"}
+    assert len(costs["compile_cold_samples_s"]) == 3
+    assert min(costs["compile_cold_samples_s"]) >= 0.03
+    assert costs["compile_warm_s"] is None
+    assert "artifact_load_s" not in costs
+    assert record["command"].count("--claim compiler") == 1
