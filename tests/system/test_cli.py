@@ -172,7 +172,8 @@ def test_list_and_doctor(folder: Path) -> None:
     devices = json.loads(ngb("list", "devices", "--json", cwd=folder, check=0).stdout)
     assert devices["devices"]["local"]["threads"] >= 1 and devices["host"]["os"]
     doctor = json.loads(ngb("doctor", "--json", cwd=folder, check=0).stdout)
-    assert set(doctor) == {"compilers", "host", "disturbances", "launches"}
+    told = {"host", "cpu_set", "sensors", "disturbances", "launches"}
+    assert set(doctor) == {"compilers", *told}
 
 
 def test_show_and_report(finished: Path, folder: Path) -> None:

@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import machines
 import pytest
 
 from ngraphbench.case import Case, Limits, Session
+from ngraphbench.environments.host import host_facts
 from ngraphbench.profiles import Profile
 from ngraphbench.records import OPTIONAL_COSTS, STAGES, STATUSES, empty_costs
+from ngraphbench.session.hostwatch import HostWatch, thermal_facts
 from ngraphbench.store.journal import Journal
 from ngraphbench.store.schema import load_schema
+from ngraphbench.types import Device
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("v*-*.json"))
 
@@ -45,6 +49,25 @@ def test_golden_records_are_valid_and_readable(path: Path, tmp_path: Path) -> No
     journal = Journal(tmp_path / "journal.jsonl")
     journal.append([record])
     assert journal.read() == [record]
+
+
+def test_what_hosts_tell_fits_the_schema(tmp_path: Path) -> None:
+    def fits(value: object, part: str) -> bool:
+        schema = {"$ref": f"#/$defs/{part}", "$defs": load_schema()["$defs"]}
+        return bool(jsonschema.Draft202012Validator(schema).is_valid(value))
+
+    machines.dual_socket(machines.hybrid(tmp_path))
+    machines.with_quota(tmp_path, 1.5)
+    temperature = {"sys/class/thermal/thermal_zone0/temp": 50000}
+    for root in (machines.write(tmp_path, temperature), tmp_path / "nothing", Path("/")):
+        assert fits(host_facts(root=root), "host")
+        watch = HostWatch(lambda: 0, Device(cpus=(0,)), root=root)
+        watch.look()
+        told = thermal_facts([watch.to_json()])
+        assert fits(told, "thermal")
+        assert not fits({**(told or {}), "temperature_c": {"min": "hot"}}, "thermal")
+    vendor = Device(threads=0, cpus=(0,)).to_json()
+    assert fits(vendor, "device") and not fits({**vendor, "threads": -1}, "device")
 
 
 def test_there_is_a_golden_record_of_each_kind() -> None:

@@ -160,29 +160,22 @@ def _devices(*, json_: bool) -> int:
 
 def doctor(json_: JsonObject = False) -> int:
     """Say what works here, what does not and how to cure it, and what disturbs measurement."""
-    from ngraphbench.cli.printing import print_lines, print_support
-    from ngraphbench.environments.host import disturbances, host_facts
+    from ngraphbench.cli.printing import print_lines, print_pairs, print_support
+    from ngraphbench.environments.doctor import examine
     from ngraphbench.session.launches import learned
 
-    found = _supports()
-    host, disturbing = host_facts(), disturbances()
+    found, seen = _supports(), examine(accelerator="cuda")
     if json_:
         listing = {name: _compiler_json(compiler, support) for name, compiler, support in found}
-        answer = {
-            "compilers": listing,
-            "host": host,
-            "disturbances": disturbing,
-            "launches": asdict(learned()),
-        }
+        told = {key: value for key, value in seen.items() if key != "lines"}
+        answer = {"compilers": listing, **told, "launches": asdict(learned())}
         sys.stdout.write(json.dumps(answer, indent=1) + "\n")
         return 0
     print_support(found)
-    machine = (
-        f"{host['cpu_model']}: {host['logical_cpus']} CPUs,"
-        f" {(host['memory_bytes'] or 0) / 2**30:.0f} GiB, {host['os']}, kernel {host['kernel']}"
-    )
+    print_lines([""])
+    print_pairs(seen["lines"] | {"launches": _launch_line(learned())})
     quiet = "Nothing seen now that would disturb measurement."
-    print_lines(["", machine, _launch_line(learned()), *(disturbing or [quiet])])
+    print_lines(["", *(seen["disturbances"] or [quiet])])
     return 0
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "print_lines",
     "print_options",
     "print_outcome",
+    "print_pairs",
     "print_plan",
     "print_support",
     "print_terms",
@@ -113,6 +114,16 @@ def print_terms(terms: Mapping[str, str]) -> None:
     console = Console()
     for term, meaning in terms.items():
         _print_term(console, term, meaning)
+
+
+def print_pairs(pairs: Mapping[str, str]) -> None:
+    """Print words and what is said of each, in two columns."""
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    for word, text in pairs.items():
+        table.add_row(clean(word), clean(text))
+    Console().print(table, highlight=False)
 
 
 def print_lines(lines: Iterable[str]) -> None:
