@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint unit clean
-.PHONY: bench-agreement bench-kernel bench-loop bench-overhead
+.PHONY: bench-agreement bench-kernel bench-loop bench-overhead bench-paced
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -43,6 +43,9 @@ bench-loop: $(VENV)/.ready  ## ngb bench against a plain loop, as a ratio
 
 bench-overhead: $(VENV)/.ready  ## What the client and the agent cost while a slot runs
 	$(BIN)/python benchmarks/overhead.py
+
+bench-paced: $(VENV)/.ready  ## Paced requests against an independent paced loop, in turns
+	$(BIN)/python benchmarks/paced.py
 
 clean:  ## Remove the environment and caches; runs/ stays
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -22,6 +22,7 @@ from ngraphbench.analysis.tables import Cell, Evidence, Group, Interval, Read
 from ngraphbench.analysis.verdict import Verdict, headline_sentences, verdicts
 from ngraphbench.errors import NGraphBenchError, StoreError
 from ngraphbench.records import FAILURES
+from ngraphbench.report.alone import block_tables
 from ngraphbench.report.wording import (
     FLAGS,
     MARKS,
@@ -140,6 +141,7 @@ def _page(
         "orders": _orders(orders),
         "unpaired": sum(order.reason == "unpaired" for order in orders),
         "verified": [row for row in cells if row["verification"]],
+        "alone": block_tables(evidence),
         "costs": _costs(cells),
         "flags": [(flag, FLAGS.get(flag, "see the record")) for flag in flags_used(evidence)],
         "statuses": [(s, m) for s, m in STATUSES.items() if s in {r["status"] for r in cells}],

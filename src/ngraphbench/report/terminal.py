@@ -22,6 +22,7 @@ from ngraphbench.analysis.tables import Cell, Evidence, Read
 from ngraphbench.analysis.tables import Group as CellGroup
 from ngraphbench.analysis.verdict import headline, verdicts
 from ngraphbench.records import FAILURES
+from ngraphbench.report.alone import BlockTable, block_tables
 from ngraphbench.report.wording import (
     FLAGS,
     MARKS,
@@ -69,6 +70,8 @@ def print_run(
         return
     console.print()
     console.print(_ResultTable(evidence))
+    for alone in block_tables(evidence):
+        _section(console, alone.title, [_block_table(alone), *alone.notes])
     if len(answers) > 1:
         _section(console, "Verdicts", [f"{v.model}: {v.sentence}" for v in answers])
     if orders:
@@ -88,6 +91,25 @@ def _section(console: Console, title: str, lines: Sequence[RenderableType]) -> N
 
 def _indented(inner: RenderableType) -> Padding:
     return Padding(inner, (0, 0, 0, 2), expand=False)
+
+
+def _block_table(alone: BlockTable) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    labels = shorten((visible(row.label) for row in alone.rows), 22)
+    table.add_column("model", overflow="fold", min_width=5)
+    table.add_column("batch", justify="right")
+    table.add_column("compiler", no_wrap=True)
+    for head in alone.heads:
+        table.add_column(head, justify="right", no_wrap=True)
+    last = ("", 0)
+    for row in alone.rows:
+        same, last = last == (row.model, row.batch), (row.model, row.batch)
+        if not same:
+            table.add_section()
+        place = ("", "") if same else (visible(row.model), str(row.batch))
+        cells = (*place, labels[visible(row.label)], *map(visible, row.values))
+        table.add_row(*(Text(cell) for cell in cells))
+    return table
 
 
 def _order_lines(orders: Sequence[Reversal]) -> list[str]:

@@ -183,6 +183,8 @@ class Resident:
         """
         calls_s = 20 * self.state.call_ns / 1e9 * max(1, request.in_flight)
         deadline_s = 2 * request.seconds + max(self.limits.first_call_s, calls_s)
+        # What was asked for is no fault of the cell: its time limit grows by as much.
+        self.state.spent_s -= request.seconds
         reply = self._ask("block", deadline_s, folder=str(self.scratch), **request.to_json())
         rows = self._taken(ROWS)
         for place in range(reply["lanes"]):

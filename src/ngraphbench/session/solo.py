@@ -97,8 +97,8 @@ def measure_blocks(
             outcome = _Outcome("skipped", "interrupted")
         elif key in gone:
             outcome = _Outcome("skipped", "gone", "The program ended in an earlier block.")
-        elif block.seconds > resident.left_s:
-            message = f"The cell has {max(0.0, resident.left_s):.0f} s left in this launch."
+        elif resident.left_s <= 0:
+            message = "The cell's time in this launch was over before this block."
             outcome = _Outcome("skipped", "cell-deadline", message)
         else:
             outcome = _measured(resident, block)
