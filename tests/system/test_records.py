@@ -70,6 +70,11 @@ def test_records_meet_their_schema(run: Path) -> None:
     assert session["status"] == "done" and session["epochs_done"] == 2
     assert session["sentinel"] and session["canaries"] and session["launch_sd"] is not None
     assert sorted(session["cases"]) == sorted(cell["case_id"] for cell in cells(run))
+    # A machine may have no sensor at all, but it was asked.
+    assert set(session["thermal"]) >= {"frequency_khz", "temperature_c", "sensors"}
+    for cell in cells(run):
+        assert cell["environment"]["binding"]["cpus"] == cell["case"]["device"]["cpus"]
+        assert len(cell["case"]["device"]["cpus"]) == cell["case"]["device"]["threads"]
 
 
 def test_every_cell_has_its_evidence(run: Path) -> None:

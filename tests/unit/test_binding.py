@@ -74,3 +74,28 @@ def test_memory_of_the_node_beside_the_set(tmp_path: Path) -> None:
     if said == "bound to NUMA node 0" and real == 1:
         # This machine has no second node, and the kernel says so.
         assert none == "not bound: Invalid argument"
+
+
+def test_a_worker_is_bound_before_its_compiler_is_imported(tmp_path: Path) -> None:
+    plugin = """
+import os
+from ngraphbench.plugin import Compiler
+from ngraphbench.types import Support
+SEEN = sorted(os.sched_getaffinity(0))
+class Late(Compiler):
+    name, accepts = "late", ("onnx",)
+    def probe(self, device):
+        return Support(ok=True, version=",".join(map(str, SEEN)))
+    def compile(self, workload, device, options):
+        raise NotImplementedError
+"""
+    (tmp_path / "late_plugin.py").write_text(plugin)
+    code = (
+        "import sys; from ngraphbench.worker.loop import Worker; w = Worker();"
+        f"hello = w.hello({{'plugin': 'late_plugin:Late', 'device': {{'cpus': [{HERE}]}},"
+        f" 'search_path': [{str(tmp_path)!r}]}});"
+        "assert 'late_plugin' not in sys.modules;"
+        "print(hello['binding']['cpus'], w.import_compiler({})['version'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [f"[{HERE}]", str(HERE)]

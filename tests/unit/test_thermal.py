@@ -10,7 +10,7 @@ from typing import Any
 import machines
 import pytest
 
-from ngraphbench.environments.nvml import GpuReading, Nvml, open_nvml
+from ngraphbench.environments.nvml import GpuReading, Nvml, open_nvml, visible_index
 from ngraphbench.environments.thermal import Reading, find_sensors
 from ngraphbench.environments.throttling import describe, throttle_flags
 from ngraphbench.session.hostwatch import HostWatch, thermal_facts
@@ -201,6 +201,13 @@ def test_no_driver_no_gpu(tmp_path: Path) -> None:
     assert open_nvml(load=missing) is None
     assert open_nvml(load=lambda name: FakeNvml(fails=("init",))) is None
     assert find_sensors((0,), root=tmp_path).gpu is None
+
+
+@pytest.mark.parametrize(
+    ("visible", "index"), [(None, 0), ("", 0), ("3", 3), (" 2,0", 2), ("GPU-8f", 0)]
+)
+def test_the_gpu_that_cuda_shows(visible: str | None, index: int) -> None:
+    assert visible_index(visible) == index
 
 
 def test_a_launch_and_a_session(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["REASONS", "GpuReading", "Nvml", "open_nvml"]
+__all__ = ["REASONS", "GpuReading", "Nvml", "open_nvml", "visible_index"]
 
 LIBRARY = "libnvidia-ml.so.1"
 TEMPERATURE_GPU = 0
@@ -107,6 +107,18 @@ class Nvml:
         except AttributeError:
             return False
         return function(*arguments) == 0
+
+
+def visible_index(visible: str | None) -> int:
+    """Return the driver's number of the first GPU that CUDA shows, from CUDA_VISIBLE_DEVICES.
+
+    A GPU named by its UUID is taken for the first one.
+
+    >>> visible_index("2,0"), visible_index(None)
+    (2, 0)
+    """
+    first = (visible or "").partition(",")[0].strip()
+    return int(first) if first.isdecimal() else 0
 
 
 def open_nvml(*, index: int = 0, load: Callable[[str], Any] = ctypes.CDLL) -> Nvml | None:

@@ -6,12 +6,13 @@ yet been run on hardware.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ngraphbench.environments.nvml import GpuReading, Nvml, open_nvml
+from ngraphbench.environments.nvml import GpuReading, Nvml, open_nvml, visible_index
 from ngraphbench.environments.power import on_battery
 from ngraphbench.environments.systemfiles import ROOT, read_text, whole
 
@@ -121,8 +122,12 @@ def find_sensors(cpus: Sequence[int], *, accelerator: str = "cpu", root: Path = 
         throttle_files=(*_existing(throttles), *_event_files(root)),
         pi_file=pi_file if pi_file.exists() else None,
         alert_files=_alert_files(root),
-        gpu=open_nvml(index=0) if accelerator == "cuda" else None,
+        gpu=_gpu() if accelerator == "cuda" else None,
     )
+
+
+def _gpu() -> Nvml | None:
+    return open_nvml(index=visible_index(os.environ.get("CUDA_VISIBLE_DEVICES")))
 
 
 def _all_cpus(root: Path) -> tuple[int, ...]:
