@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint unit clean
-.PHONY: bench-agreement bench-kernel bench-loop bench-overhead bench-paced
+.PHONY: bench-agreement bench-kernel bench-loop bench-overhead bench-paced bench-vendors
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -46,6 +46,9 @@ bench-overhead: $(VENV)/.ready  ## What the client and the agent cost while a sl
 
 bench-paced: $(VENV)/.ready  ## Paced requests against an independent paced loop, in turns
 	$(BIN)/python benchmarks/paced.py
+
+bench-vendors: $(VENV)/.ready  ## A worker against the vendors' own timers, in turns, over launches
+	$(BIN)/python benchmarks/vendor_timers.py
 
 clean:  ## Remove the environment and caches; runs/ stays
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
