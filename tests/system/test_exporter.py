@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from ngraphbench.models.sources import resolve_model
+from ngraphbench.models.values import from_bfloat16
 from ngraphbench.worker.protocol import receive, send
 from ngraphbench.workload import Workload, read_arrays
 
@@ -71,7 +72,7 @@ def test_an_onnx_file_becomes_a_workload(tmp_path: Path, cases: dict[str, dict])
         assert reply["inputs"][0]["shape"] == ["batch", 8]
         bound = ask("batch", batch=3, seed=0)
     assert bound["ok"]
-    assert bound["reference"] == "onnxruntime:level=none"
+    assert bound["reference"] == "onnxruntime:level=none-fp64"
     assert (bound["deterministic"], bound["constant"]) == (True, False)
     workload = Workload.open(tmp_path, batch=3)
     assert workload.inputs[0].shape == (3, 8)
@@ -129,8 +130,11 @@ def test_bfloat16_travels_as_its_bits(tmp_path: Path, cases: dict[str, dict]) ->
     with exporter() as ask:
         opened(ask, cases["bf16_io"]["file"], tmp_path)
         bound = ask("batch", batch=2)
-    assert (bound["reference"], bound["outputs"][0]["dtype"]) == ("onnx-reference", "bfloat16")
-    assert read_arrays(tmp_path / "b2" / "reference-a.npz")["y"].dtype == np.uint16
+    assert bound["outputs"][0]["dtype"] == "bfloat16"
+    x = read_arrays(tmp_path / "b2" / "inputs-a.npz")["x"]
+    assert x.dtype == np.uint16
+    y = read_arrays(tmp_path / "b2" / "reference-a.npz")["y"]
+    assert y.dtype == np.float64 and np.allclose(y, from_bfloat16(x).astype(np.float64) ** 2)
 
 
 def test_a_users_arrays_are_the_inputs(tmp_path: Path, cases: dict[str, dict]) -> None:

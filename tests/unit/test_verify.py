@@ -142,3 +142,50 @@ def test_figures_are_those_of_the_worst_input_set():
     merged = merge({"a": near, "b": off})
     assert merged.verdict == "ok"
     assert merged.smallest_rtol == off.smallest_rtol
+
+
+def test_outputs_of_an_ill_conditioned_model_prove_little():
+    more = {"ill_conditioned": True, "baseline_rel_l2": 0.3}
+    assert judged(X * 1.2, X, **more).verdict == "ok"
+    zeros = judged(np.zeros_like(X), X, **more)
+    assert (zeros.verdict, zeros.reason) == ("unverifiable", "ill-conditioned")
+    assert judged(X * 9, X, **more).verdict == "wrong"
+
+
+def test_outputs_closer_than_the_tolerance_for_all_inputs_prove_nothing():
+    assert judged(X, X, spread=1e-5).verdict == "constant"
+    assert judged(X, X, spread=1e-3).verdict == "ok"
+    assert judged(X.astype(np.float16), X, spread=1e-3, precision="fp16").verdict == "constant"
+
+
+def test_a_model_that_changes_itself_is_called_stateful():
+    found = judged(X * 2, X, deterministic=False, stateful="cache")
+    assert (found.verdict, found.reason) == ("unverifiable", "stateful")
+    assert "cache" in found.notes[-1]
+
+
+def test_quantised_outputs_have_the_tolerance_of_int8():
+    assert judged(X * 1.03, X).verdict == "wrong"
+    assert judged(X * 1.03, X, quantised=True).verdict == "ok"
+    assert judged(X * 1.2, X, quantised=True).verdict == "wrong"
+    codes = np.arange(64, dtype=np.uint8) + 100
+    assert judged(codes + 1, codes, "uint8", quantised=True).verdict == "ok"
+    assert judged(codes + 1, codes, "uint8").verdict == "wrong"
+    # Labels stay exact.
+    labels = np.arange(4)
+    assert judged(labels + 1, labels, "int64", quantised=True).verdict == "wrong"
+
+
+def test_fewer_bits_than_asked_for_are_wrong_and_more_are_said():
+    assert judged(X.astype(np.float16), X).reason == "dtype"
+    found = judged(X.astype(np.float64), X)
+    assert (found.verdict, found.notes) == ("ok", ("y: float64, not float32",))
+
+
+def test_where_nothing_is_finite_nothing_is_compared():
+    found = judged(np.full_like(X, np.nan), np.full_like(X, np.nan))
+    assert (found.verdict, found.reason) == ("unverifiable", "not-finite")
+
+
+def test_notes_of_the_reference_go_with_the_verdict():
+    assert judged(X, X, notes=("rows-depend-on-batch: so",)).notes == ("rows-depend-on-batch: so",)

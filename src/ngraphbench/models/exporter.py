@@ -29,7 +29,7 @@ from ngraphbench.models.feeds import Feed, feed_from_file, make_feed
 from ngraphbench.models.inputs import InputPlan, merge_overrides
 from ngraphbench.models.origins import OnnxSource, Source, TorchSource
 from ngraphbench.models.reference import Outputs, Reference, relative_error
-from ngraphbench.types import Array, Json
+from ngraphbench.types import BFLOAT16, Array, Json
 from ngraphbench.workload import batch_folder, write_arrays
 
 __all__ = ["Exporter", "main"]
@@ -52,7 +52,8 @@ class Exporter:
     def open(self, request: Json) -> Json:
         """Read the model, write ``workload.json``, and return its inputs and forms.
 
-        Request: ``model`` (a ModelRef), ``root``, ``precision``, ``seed``, ``shapes``.
+        Request: ``model`` (a ModelRef), ``root``, ``precision``, ``seed``, ``shapes``,
+        ``memory_bytes`` (the limit of this process, if any).
         Raises SpecError, Unsupported, Unavailable or CompileFailed.
         """
         started = time.monotonic()
@@ -67,6 +68,7 @@ class Exporter:
         else:
             self._source = TorchSource(self._model, overrides, self._root)
         source = self._source
+        source.memory_bytes = int(request.get("memory_bytes") or 0)
         whole = {
             "model": self._model,
             "forms": list(source.forms),
@@ -222,7 +224,27 @@ def _described(feed: Feed, reference: Reference) -> Json:
         ),
         "baseline_rel_l2": reference.baseline_rel_l2,
         "ill_conditioned": reference.ill_conditioned,
+        "quantised": reference.quantised,
+        "stateful": reference.stateful,
+        "spread": _spread(feed, reference),
     }
+
+
+def _spread(feed: Feed, reference: Reference) -> float | None:
+    """Return how far the outputs of the two input sets are apart, relative to their size.
+
+    None where that says nothing: equal inputs, and integers among the outputs.
+    """
+    if not feed.differs:
+        return None
+    dtypes = {name: array.dtype.name for name, array in reference.a.items()}
+    for name, dtype in reference.own.dtypes.items():
+        if dtype == BFLOAT16 and dtypes[name] == "uint16":
+            dtypes[name] = dtype
+    if any(dtype.startswith(("int", "uint", "bool")) for dtype in dtypes.values()):
+        return None
+    far = relative_error(Outputs(reference.b, dtypes), Outputs(reference.a, dtypes))
+    return far if np.isfinite(far) else None
 
 
 def _may_hold_nan(array: Array) -> bool:
@@ -232,6 +254,10 @@ def _may_hold_nan(array: Array) -> bool:
 def _notes(source: Source, feed: Feed, reference: Reference, batch: int) -> list[str]:
     """Return what a reader should know before trusting the check at this batch size."""
     notes = []
+    if reference.stateful:
+        notes.append(f"stateful: a run changes {reference.stateful} inside the model")
+    if reference.quantised:
+        notes.append("quantised: outputs are compared with the tolerance of int8")
     if not reference.deterministic:
         notes.append("non-deterministic: the reference differs from itself when run twice")
     if feed.a and not feed.differs:

@@ -28,6 +28,7 @@ __all__ = [
     "external_files",
     "forget_output_shapes",
     "graph_inputs",
+    "load_whole",
     "nodes",
     "open_onnx",
     "similar_files",
@@ -345,6 +346,27 @@ def _is_static(value: ValueInfoProto) -> bool:
         return True
     dims = value.type.tensor_type.shape.dim
     return all(dim.HasField("dim_value") and dim.dim_value >= 0 for dim in dims)
+
+
+def load_whole(path: Path) -> ModelProto:
+    """Return the bound model at ``path`` with its external data inside it.
+
+    The loader of onnx refuses data files that are hard links, as those of ``bind`` are.
+    """
+    import onnx
+
+    model = onnx.load(str(path), load_external_data=False)
+    for tensor in tensors(model):
+        if tensor.data_location != tensor.EXTERNAL:
+            continue
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        length = _whole(entries.get("length", "0"))
+        with (path.parent / entries["location"]).open("rb") as file:
+            file.seek(_whole(entries.get("offset", "0")))
+            tensor.raw_data = file.read(length) if length else file.read()
+        tensor.data_location = tensor.DEFAULT
+        del tensor.external_data[:]
+    return model
 
 
 def _place(source: Path, target: Path) -> None:

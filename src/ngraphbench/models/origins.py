@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from ngraphbench.errors import CompileFailed, NGraphBenchError, Unsupported, first_line
 from ngraphbench.models.batch import Run
 from ngraphbench.models.denormals import WEIGHTS, describe_denormals
+from ngraphbench.models.double import exact_outputs, is_quantised
 from ngraphbench.models.feeds import Feed
 from ngraphbench.models.graphinputs import declared_shapes, plan_graph_inputs
 from ngraphbench.models.inputs import InputPlan
@@ -27,6 +29,7 @@ from ngraphbench.models.onnxfile import (
     weight_arrays,
 )
 from ngraphbench.models.reference import (
+    Exact,
     OnnxRunner,
     Reference,
     make_reference,
@@ -59,6 +62,8 @@ class Source(ABC):
     weights: str
     forms: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    memory_bytes: int = 0
+    """The memory limit of this process, 0 for none."""
     rewritable = False
     """Whether a batch size that the model fixes can be changed in a copy."""
 
@@ -99,6 +104,7 @@ class OnnxSource(Source):
         check_format(self._file.model)
         self.plan = plan_graph_inputs(self._file.model, overrides)
         self.notes = _file_notes(self._file)
+        self._quantised = is_quantised(self._file.model)
 
     def reference(self, feed: Feed, folder: Path) -> Reference:
         bound = bind(self._file, _shapes(feed), folder)
@@ -113,9 +119,27 @@ class OnnxSource(Source):
                 f" {error.message}",
                 reason="operator",
             ) from error
-        return make_reference(
-            runner.name, lambda arrays: runner.run(arrays, feed.specs), a=feed.a, b=feed.b
+
+        def exact(*, seconds: float, nudged: bool) -> Exact:
+            self._check_memory()
+            return exact_outputs(
+                bound, self._file, specs=feed.specs, seconds=seconds, nudged=nudged
+            )
+
+        reference = make_reference(
+            runner.name,
+            lambda arrays: runner.run(arrays, feed.specs),
+            a=feed.a,
+            b=feed.b,
+            exact=None if self._quantised else exact,
         )
+        return replace(reference, quantised=self._quantised)
+
+    def _check_memory(self) -> None:
+        """Raise Unsupported where a copy twice as large might not fit the limit."""
+        peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        if self.memory_bytes and 3 * peak_bytes > self.memory_bytes:
+            raise Unsupported("A copy in fp64 might not fit the memory limit.", reason="fp64")
 
     def finish(self, feed: Feed, folder: Path, reference: Reference) -> Bound:
         shapes = {name: array.shape for name, array in reference.own.arrays.items()}
@@ -156,13 +180,19 @@ class TorchSource(Source):
         return self._torch.example_arrays(batch, seed=seed)
 
     def reference(self, feed: Feed, folder: Path) -> Reference:
-        return make_reference(
+        def exact(*, seconds: float, nudged: bool) -> Exact:
+            return Exact("eager", self._torch.exact(feed.specs, nudged=nudged))
+
+        before = self._torch.state()
+        reference = make_reference(
             "eager",
             lambda arrays: self._torch.run(arrays, feed.specs),
             a=feed.a,
             b=feed.b,
-            exact=lambda: self._torch.exact(feed.specs),
+            exact=None if self._torch.quantised else exact,
         )
+        changed = self._torch.changed_since(before)
+        return replace(reference, stateful=changed, quantised=self._torch.quantised)
 
     def plain(self, specs: Sequence[TensorSpec]) -> Run | None:
         return lambda inputs: self._torch.run(inputs, specs)

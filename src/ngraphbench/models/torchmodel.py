@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ngraphbench.errors import CompileFailed, NGraphBenchError, Unsupported, first_line
+from ngraphbench.models.double import nudged_values
 from ngraphbench.models.inputs import BATCH, Declared, InputPlan, plan_inputs
 from ngraphbench.models.modules import (
     arrange_inputs,
@@ -97,28 +98,58 @@ class TorchModel:
                 hint="Give fitting inputs with --input or --inputs.",
             ) from error
 
-    def exact(self, specs: Sequence[TensorSpec]) -> Runner:
-        """Return a runner of a copy of the module in fp64."""
+    def exact(self, specs: Sequence[TensorSpec], *, nudged: bool = False) -> Runner:
+        """Return a runner of a copy of the module in fp64.
+
+        ``nudged`` moves weights and inputs by half a unit in the last place of float32.
+        """
         import torch
 
         parameters = sum(p.numel() for p in self.module.parameters())
         if parameters > FP64_PARAMETERS_MAX:
             raise CompileFailed(f"{parameters} parameters are too many for a copy in fp64.")
         module = copy.deepcopy(self.module).double()
+        if nudged:
+            random = np.random.default_rng(0)
+            with torch.no_grad():
+                for parameter in module.parameters():
+                    if parameter.is_floating_point():
+                        moved = nudged_values(parameter.numpy(), random)
+                        parameter.copy_(torch.from_numpy(moved))
 
         def run(inputs: Arrays) -> Outputs:
             tensors = {spec.name: to_tensor(inputs[spec.name], spec.dtype) for spec in specs}
-            return _outputs(
-                _call(
-                    module,
-                    {
-                        name: value.to(torch.float64) if value.is_floating_point() else value
-                        for name, value in tensors.items()
-                    },
-                )
-            )
+            random = np.random.default_rng(1)
+            for name, value in tensors.items():
+                if value.is_floating_point():
+                    array = value.to(torch.float64).numpy()
+                    array = nudged_values(array, random) if nudged else array
+                    tensors[name] = torch.from_numpy(array)
+            return _outputs(_call(module, tensors))
 
         return run
+
+    @property
+    def quantised(self) -> bool:
+        """Whether the module computes with integers that stand for real numbers."""
+        return any(".quantized" in type(m).__module__ for m in self.module.modules())
+
+    def state(self) -> dict[str, Any]:
+        """Return a copy of every buffer by name, and how often each parameter was written."""
+        buffers = {name: to_array(value) for name, value in self.module.named_buffers()}
+        # Copies of all parameters could be gigabytes; a write is counted by the tensor.
+        versions = {name: value._version for name, value in self.module.named_parameters()}
+        return buffers | versions
+
+    def changed_since(self, before: Mapping[str, Any]) -> str:
+        """Return the name of a tensor in the module that differs from ``before``, if any."""
+        for name, value in self.state().items():
+            if isinstance(value, int):
+                if value != before.get(name):
+                    return name
+            elif name not in before or value.tobytes() != before[name].tobytes():
+                return name
+        return ""
 
     def _declared(self) -> list[Declared] | None:
         if self.examples is not None:

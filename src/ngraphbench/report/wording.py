@@ -48,6 +48,18 @@ FLAGS = {
     "recompiled": "its artefact could not be saved or loaded: each launch compiled anew",
     "few-rounds": "it ended before the profile's least number of rounds",
     "output-flood": "the program printed so much that its log was cut",
+    "batch-rewritten": "the file fixes another batch size; its rows were proved to stay right",
+    "batch-shared": "an input whose first axis has another name was given the batch too",
+    "output-has-no-batch": "an output does not grow with the batch: items may not be rows",
+    "rows-depend-on-batch": "a row depends on the other rows, so batches are compared whole",
+    "quantised": "outputs are compared with the tolerance of int8",
+    "constant": "outputs do not depend on the inputs, so that they agree proves nothing",
+    "ill-conditioned": "rounding alone moves the outputs: only gross errors would be noticed",
+    "fp64-disagrees": "the model means something else in fp64, so fp32 is compared with fp32",
+    "not-finite": "outputs hold NaN or infinities, which must sit in the same places",
+    "stateful": "a run changes the model, so later runs may differ",
+    "export-differs": "the ONNX form gives other values than the module",
+    "invalid-onnx": "the ONNX checker refuses the file",
     "untrusted": "the baseline differs from itself: nothing of the session can be trusted",
 }
 STATUSES = {

@@ -19,6 +19,13 @@ from ngraphbench.workload import INPUT_SETS, batch_folder, read_arrays
 __all__ = ["export_key", "export_workloads", "load_references", "workload_key"]
 
 DONE = "done.json"
+DOUBTS = (
+    *("batch-rewritten", "output-has-no-batch", "rows-depend-on-batch", "batch-shared"),
+    *("quantised", "stateful", "ill-conditioned", "fp64-disagrees", "constant", "not-finite"),
+    *("export-differs", "invalid-onnx"),
+)
+"""Notes of the exporter on which the meaning of a figure hangs: they become flags."""
+
 CLOSE_S = 5.0
 
 
@@ -75,6 +82,7 @@ class _Exporter:
                 precision=self.case.precision,
                 seed=self.case.model.seed,
                 shapes=self.case.shapes,
+                memory_bytes=self.limits.memory_bytes,
             )
         return self.opened
 
@@ -138,6 +146,10 @@ def _export_batch(exporter: _Exporter, batch: int, states: list[CaseState], *, s
         if made.get("denormals"):
             state.flag("denormals", made["denormals"])
         state.costs["export_s"] = made["export_s"]
+        for note in made["notes"]:
+            name, _, detail = note.partition(": ")
+            if name in DOUBTS:
+                state.flag(name, detail)
 
 
 def load_references(root: Path, batch: int) -> dict[str, Reference]:
@@ -153,6 +165,11 @@ def load_references(root: Path, batch: int) -> dict[str, Reference]:
             deterministic=about["deterministic"],
             constant=about["constant"],
             baseline_rel_l2=about.get("baseline_rel_l2"),
+            ill_conditioned=about.get("ill_conditioned", False),
+            quantised=about.get("quantised", False),
+            stateful=about.get("stateful", ""),
+            spread=about.get("spread"),
+            notes=tuple(about.get("notes", ())),
         )
         for name in INPUT_SETS
     }

@@ -26,14 +26,21 @@ TOLERANCES: Mapping[str, float] = {
 """Largest relative L2 error by precision before a result is called wrong."""
 
 BASELINE_FACTOR = 10.0
+DISTINCT = 0.5
+"""Outputs further off than half their size say nothing, whatever the tolerance: zeros are 1 off."""
 
 _PRECISION_OF = {"float64": "fp64", "float32": "fp32", "float16": "fp16", BFLOAT16: "bf16"}
+_QUANTISED = ("int8", "uint8")
 _COARSENESS = ("fp64", "fp32", "tf32", "fp16", "bf16", "int8")
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What outputs are compared with: arrays, their true dtypes, and what is known of them."""
+    """What outputs are compared with: arrays, their true dtypes, and what is known of them.
+
+    ``spread`` is how far the outputs of the two input sets are apart, relative to their
+    size; ``stateful`` names what a run changes inside the model.
+    """
 
     name: str
     arrays: Mapping[str, Array]
@@ -41,6 +48,11 @@ class Reference:
     deterministic: bool = True
     constant: bool = False
     baseline_rel_l2: float | None = None
+    ill_conditioned: bool = False
+    quantised: bool = False
+    stateful: str = ""
+    spread: float | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +100,7 @@ class _Difference:
     rel_l2: float = 0.0
     smallest_rtol: float = 0.0
     tolerance: float = 0.0
+    compared: int = 0
     note: str = ""
 
     def to_json(self) -> Json:
@@ -111,11 +124,19 @@ def check(outputs: Mapping[str, Array], reference: Reference, precision: str) ->
     and shapes agree. An empty comparison is not a pass. A reference that disagrees with
     itself makes the cell ``unverifiable``.
     """
-    head = Verification("ok", reference=reference.name, baseline_rel_l2=reference.baseline_rel_l2)
+    head = Verification(
+        "ok",
+        reference=reference.name,
+        baseline_rel_l2=reference.baseline_rel_l2,
+        notes=reference.notes,
+    )
     missing = [spec.name for spec in reference.outputs if spec.name not in outputs]
     if missing:
         return replace(
-            head, verdict="wrong", reason="outputs", notes=(f"missing outputs: {missing}",)
+            head,
+            verdict="wrong",
+            reason="outputs",
+            notes=(*head.notes, f"missing outputs: {missing}"),
         )
     found = [_difference(spec, outputs, reference, precision) for spec in reference.outputs]
     worst = max(found, key=lambda d: d.rel_l2 / d.tolerance if d.tolerance else 0, default=None)
@@ -126,7 +147,7 @@ def check(outputs: Mapping[str, Array], reference: Reference, precision: str) ->
         rel_l2=_finite(worst.rel_l2) if worst else None,
         tolerance=worst.tolerance if worst else None,
         smallest_rtol=_finite(max((d.smallest_rtol for d in found), default=0.0)),
-        notes=tuple(d.note for d in found if d.note),
+        notes=(*head.notes, *(d.note for d in found if d.note)),
     )
     return _judge(head, found, reference)
 
@@ -139,19 +160,44 @@ def _judge(head: Verification, found: Sequence[_Difference], reference: Referenc
         )
     if not reference.deterministic:
         note = "the reference differs from itself between two runs"
-        return replace(
-            head, verdict="unverifiable", reason="non-deterministic", notes=(*head.notes, note)
-        )
+        reason = "non-deterministic"
+        if reference.stateful:
+            note, reason = f"a run changes {reference.stateful} inside the model", "stateful"
+        return replace(head, verdict="unverifiable", reason=reason, notes=(*head.notes, note))
     bad = next((d for d in found if d.reason), None)
     if bad is not None:
         return replace(head, verdict="wrong", reason=bad.reason, notes=(*head.notes, bad.message))
+    verdict, reason, note = _worth(found, reference)
+    notes = (*head.notes, note) if note else head.notes
+    return replace(head, verdict=verdict, reason=reason, notes=notes)
+
+
+def _worth(found: Sequence[_Difference], reference: Reference) -> tuple[str, str, str]:
+    """Return verdict, reason and note for outputs that agree: what their agreement proves."""
     if not found or all(0 in d.shape for d in found):
         note = "there was nothing to compare: an empty comparison is not a pass"
-        return replace(head, verdict="unverifiable", reason="empty", notes=(*head.notes, note))
+        return "unverifiable", "empty", note
+    if not any(d.compared for d in found):
+        return "unverifiable", "not-finite", "no output has a finite value to compare"
+    far = max(d.rel_l2 for d in found)
+    if reference.ill_conditioned and far > DISTINCT:
+        own = reference.baseline_rel_l2 or 0.0
+        note = (
+            f"ill-conditioned: {far:.2g} off, where rounding alone moves the uncompiled"
+            f" model by {own:.2g}"
+        )
+        return "unverifiable", "ill-conditioned", note
     if reference.constant:
         note = "outputs do not depend on the inputs: agreement proves nothing"
-        return replace(head, verdict="constant", reason="constant", notes=(*head.notes, note))
-    return head
+        return "constant", "constant", note
+    limits = [d.tolerance for d in found if d.tolerance]
+    if reference.spread is not None and limits and reference.spread <= min(limits):
+        note = (
+            f"outputs of different inputs are only {reference.spread:.2g} apart, within the"
+            " tolerance: agreement proves nothing"
+        )
+        return "constant", "constant", note
+    return "ok", "", ""
 
 
 def _difference(
@@ -163,16 +209,26 @@ def _difference(
     if got.shape != expected.shape:
         message = f"{spec.name}: shape {list(got.shape)}, expected {list(expected.shape)}"
         return replace(base, reason="shape", message=message)
-    exact = np.dtype("bool") if spec.dtype == "bool" else None
-    if exact is not None or (spec.dtype != BFLOAT16 and np.dtype(spec.dtype).kind in "iu"):
+    kind = "f" if spec.dtype == BFLOAT16 else np.dtype(spec.dtype).kind
+    rounded = reference.quantised and spec.dtype in _QUANTISED
+    if kind in "biu" and not rounded:
         return _exact(base, got, expected, spec)
     bits = spec.dtype == BFLOAT16 and got.dtype == np.uint16
-    kind = "f" if spec.dtype == BFLOAT16 else np.dtype(spec.dtype).kind
-    if got.dtype.kind != kind and not bits:
+    narrow = not bits and _narrower(got, spec.dtype, precision)
+    if (got.dtype.kind != kind and not bits) or narrow:
         message = f"{spec.name}: dtype {got.dtype}, expected {spec.dtype}"
         return replace(base, reason="dtype", message=message)
-    limit = _tolerance(spec.dtype, precision)
+    if not bits and str(got.dtype) != spec.dtype:
+        base = replace(base, note=f"{spec.name}: {got.dtype}, not {spec.dtype}")
+    limit = TOLERANCES["int8"] if reference.quantised else _tolerance(spec.dtype, precision)
     return _approximate(base, got, expected, spec=spec, limit=limit, reference=reference)
+
+
+def _narrower(got: Array, dtype: str, precision: str) -> bool:
+    """Return whether ``got`` holds fewer bits than the output has and the user asked for."""
+    if got.dtype.kind != "f" or dtype == BFLOAT16 or precision not in ("fp32", "fp64"):
+        return False
+    return got.dtype.itemsize < np.dtype(dtype).itemsize
 
 
 def _tolerance(dtype: str, precision: str) -> float:
@@ -188,6 +244,7 @@ def _exact(base: _Difference, got: Array, expected: Array, spec: TensorSpec) -> 
         message = f"{spec.name}: dtype {got.dtype}, expected {spec.dtype}"
         return replace(base, reason="dtype", message=message)
     note = "" if str(got.dtype) == spec.dtype else f"{spec.name}: {got.dtype}, not {spec.dtype}"
+    base = replace(base, compared=expected.size)
     unequal = int(np.count_nonzero(got != expected))
     if not unequal:
         return replace(base, note=note)
@@ -217,7 +274,7 @@ def _approximate(
     same = np.array_equal(finite, np.isfinite(value)) and np.array_equal(
         target[~finite], value[~finite], equal_nan=True
     )
-    base = replace(base, tolerance=limit)
+    base = replace(base, tolerance=limit, compared=int(np.count_nonzero(finite)))
     if not same:
         message = f"{spec.name}: NaN or infinity where the reference has none, or the reverse"
         return replace(base, reason="nan", message=message, max_abs=np.inf, rel_l2=np.inf)
