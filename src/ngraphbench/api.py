@@ -20,7 +20,7 @@ from ngraphbench.errors import NGraphBenchError, SpecError
 from ngraphbench.models.sources import resolve_model
 from ngraphbench.plan import Plan, make_plan
 from ngraphbench.plugin import discover, load_compiler
-from ngraphbench.records import FAILURES
+from ngraphbench.records import FAILURES, USER_REASONS
 from ngraphbench.spec import Experiment, build_experiment, load_experiment
 from ngraphbench.store.rundir import RunDir, check_statuses
 from ngraphbench.store.samples import read_samples
@@ -99,9 +99,15 @@ class Run:
         return target
 
     def exit_code(self, *, strict: bool = False) -> int:
-        """Return 1 when a cell went wrong (``strict``: or was unstable), else 0."""
+        """Return 1 when a cell went wrong (``strict``: or was unstable), else 0.
+
+        2 when the user's inputs stopped every cell.
+        """
         bad = FAILURES | ({"unstable"} if strict else set())
-        return int(any(record["status"] in bad for record in self.records()))
+        records = self.records()
+        if records and all(record["reason"] in USER_REASONS for record in records):
+            return 2
+        return int(any(record["status"] in bad for record in records))
 
     def to_polars(self) -> polars.DataFrame:
         """Return one row per cell as a polars table. Needs polars."""

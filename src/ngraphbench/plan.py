@@ -17,7 +17,8 @@ from ngraphbench.candidates import (
 )
 from ngraphbench.case import Case, CompilerRef, Method, ModelRef, Session, canonical
 from ngraphbench.errors import SpecError, nearest
-from ngraphbench.models.sources import resolve_model
+from ngraphbench.models.inputs import merge_overrides
+from ngraphbench.models.sources import check_inputs, resolve_model
 from ngraphbench.plugin import load_compiler, resolve_options
 from ngraphbench.profiles import PROFILES, claim_of
 from ngraphbench.spec import Experiment, shape_combinations
@@ -186,6 +187,23 @@ def _device(host: str, accelerator: str, found: Json, asked: int | str) -> Devic
     )
 
 
+def _shape_errors(experiment: Experiment, model: ModelRef) -> list[SpecError]:
+    """Return what is wrong with the experiment's shapes for its one model, an ONNX file.
+
+    Of several models, one that does not have the shapes' inputs becomes a record.
+    """
+    if model.kind != "onnx" or len(experiment.models) > 1 or not experiment.shapes:
+        return []
+    for shapes in shape_combinations(experiment):
+        try:
+            check_inputs(Path(model.path), merge_overrides(model.inputs, shapes))
+        except SpecError as error:
+            return [
+                experiment.error(error.message, ("shapes",), reason=error.reason, hint=error.hint)
+            ]
+    return []
+
+
 def _models(experiment: Experiment, base: Path, errors: list[SpecError]) -> list[ModelRef]:
     models: list[ModelRef] = []
     known: dict[str, str] = {}
@@ -210,6 +228,7 @@ def _models(experiment: Experiment, base: Path, errors: list[SpecError]) -> list
                 experiment.error(error.message, ("models", i), reason=error.reason, hint=error.hint)
             )
             continue
+        errors += _shape_errors(experiment, model)
         identity = canonical([model.content, model.inputs])
         if identity in known:
             message = f"{entry.model!r} is the same model as {known[identity]!r}."

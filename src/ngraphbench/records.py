@@ -18,6 +18,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "STAGES",
     "STATUSES",
+    "USER_REASONS",
     "Stage",
     "Status",
     "empty_costs",
@@ -50,6 +51,9 @@ STAGES: tuple[Stage, ...] = get_args(Stage)
 
 FAILURES: frozenset[str] = frozenset({"wrong", "failed", "timeout", "oom", "crashed"})
 """Statuses that make the exit code 1."""
+
+USER_REASONS: frozenset[str] = frozenset({"input", "input-shape", "inputs-file"})
+"""Reasons that name the user's inputs: when no cell got further, the exit code is 2."""
 
 MEASURED: frozenset[str] = frozenset({"ok", "unverifiable", "unstable"})
 """Statuses of cells whose timing may be shown as a result."""

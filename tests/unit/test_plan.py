@@ -350,10 +350,26 @@ def test_models_with_one_label_are_told_apart(base: Path) -> None:
 
 def test_inputs_and_shapes_reach_the_case(base: Path) -> None:
     models = [{"model": "a.onnx", "inputs": {"x": {"generator": "int:0:4", "shape": ["batch", 1]}}}]
-    plan = plan_of(base, models, ["tuner"], shapes={"x": ["batch", 2]})
+    plan = plan_of(base, models, ["tuner"], shapes={"x": [2, 1]})
     case = plan.cases()[0]
     assert case.model.inputs == {"x": {"generator": "int:0:4", "shape": ["batch", 1]}}
-    assert case.shapes == {"x": ["batch", 2]}
+    assert case.shapes == {"x": [2, 1]}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "shapes", "words"),
+    [
+        ({"z": {"shape": ["batch", 1]}}, {}, "'z' was given; the model has x"),
+        ({"x": {"dtype": "int8"}}, {}, "given as int8; the model takes float32"),
+        ({}, {"x": ["batch", 2]}, "the model is fixed to"),
+        ({}, {"z": ["batch", 2]}, "the model has x"),
+    ],
+)
+def test_inputs_that_the_one_model_does_not_have_are_refused(
+    base: Path, inputs: dict[str, Any], shapes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(SpecError, match=words):
+        plan_of(base, [{"model": "a.onnx", "inputs": inputs}], ["tuner"], shapes=shapes)
 
 
 @pytest.mark.parametrize(

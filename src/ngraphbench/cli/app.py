@@ -97,6 +97,6 @@ def _user_error(wants_json: bool) -> int:
 
 
 def _tell(text: str) -> None:
-    from ngraphbench.report.terminal import clean
+    from ngraphbench.report.wording import visible
 
-    typer.echo("\n".join(f"ngb: {clean(line)}" for line in text.splitlines()), err=True)
+    typer.echo("\n".join(f"ngb: {visible(line)}" for line in text.splitlines()), err=True)

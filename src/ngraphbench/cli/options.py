@@ -99,17 +99,44 @@ def model_entries(
     checkpoint: Path | None = None,
     pretrained: bool = False,
 ) -> list[dict[str, Any]]:
-    """Return the models as entries of an experiment file, each with the user's inputs."""
+    """Return the models as entries of an experiment file, each with the user's inputs.
+
+    Of several models, each gets the inputs that it has; an ONNX file says which those are.
+    """
     from ngraphbench.models.inputs import parse_input_option
 
     overrides = dict(parse_input_option(text) for text in inputs)
     entry: dict[str, Any] = {"seed": seed}
-    if overrides:
-        entry["inputs"] = overrides
     if inputs_file is not None:
         entry["inputs_file"] = str(inputs_file)
     if checkpoint is not None:
         entry["checkpoint"] = str(checkpoint)
     if pretrained:
         entry["pretrained"] = True
-    return [{"model": model, **entry} for model in models]
+    given = _inputs_of(models, overrides)
+    return [
+        {"model": model, **entry, **({"inputs": given[model]} if given[model] else {})}
+        for model in models
+    ]
+
+
+def _inputs_of(models: Sequence[str], overrides: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the overrides of each model; a name that no model has stays, to be refused."""
+    from ngraphbench.models.sources import input_names
+
+    if not overrides or len(models) == 1:
+        return dict.fromkeys(models, overrides)
+    names = {model: input_names(model, base=Path()) for model in models}
+    nowhere = {
+        key
+        for key in overrides
+        if all(known is not None and key not in known for known in names.values())
+    }
+    return {
+        model: {
+            key: value
+            for key, value in overrides.items()
+            if known is None or key in known or key in nowhere
+        }
+        for model, known in names.items()
+    }

@@ -17,7 +17,14 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from ngraphbench.errors import CompileFailed, RunFailed, SpecError, Unavailable, Unsupported
+from ngraphbench.errors import (
+    CompileFailed,
+    RunFailed,
+    SpecError,
+    Unavailable,
+    Unsupported,
+    nearest,
+)
 from ngraphbench.types import Json
 from ngraphbench.workload import Workload
 
@@ -26,6 +33,7 @@ __all__ = [
     "ExampleInputs",
     "arrange_inputs",
     "build_module",
+    "check_names",
     "create_module",
     "flatten_inputs",
     "flatten_outputs",
@@ -172,12 +180,39 @@ def _is_tensor(value: Any) -> bool:
 
 def _parameters(module: Any) -> list[str]:
     """Return the names of ``forward``'s arguments that may be given by position."""
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [p.name for p in _signature(module) if p.kind in by_position]
+
+
+def check_names(module: Any, names: Sequence[str]) -> None:
+    """Raise Unsupported (``input``) unless ``forward`` can be called with these names alone.
+
+    A ``forward`` that takes any arguments, or whose arguments cannot be told, takes all.
+    """
+    parameters = _signature(module)
+    loose = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    if not parameters or any(p.kind in loose for p in parameters):
+        return
+    known = [p.name for p in parameters]
+    needed = [p.name for p in parameters if p.default is inspect.Parameter.empty]
+    unknown = [name for name in names if name not in known]
+    missing = [name for name in needed if name not in names]
+    if unknown:
+        found = f"the inputs {unknown} were given; forward takes {', '.join(known)}"
+        hint = nearest(unknown[0], known, what="Use")
+    elif missing:
+        found = f"forward also needs {', '.join(missing)}"
+        hint = f"Give --input {missing[0]}=batchx3x224x224:float32, with its own shape."
+    else:
+        return
+    raise Unsupported(f"{type(module).__name__}: {found}.", reason="input", hint=hint)
+
+
+def _signature(module: Any) -> list[inspect.Parameter]:
     try:
-        parameters = inspect.signature(module.forward).parameters.values()
+        return list(inspect.signature(module.forward).parameters.values())
     except (TypeError, ValueError):
         return []
-    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [p.name for p in parameters if p.kind in by_position]
 
 
 def _name(model: Json) -> str:

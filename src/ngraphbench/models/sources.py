@@ -20,12 +20,14 @@ from typing import Any
 from urllib.parse import unquote
 
 from ngraphbench.case import ModelRef, digest
-from ngraphbench.errors import SpecError
-from ngraphbench.models.onnxfile import open_onnx, similar_files
+from ngraphbench.errors import SpecError, Unsupported
+from ngraphbench.models.graphinputs import plan_graph_inputs
+from ngraphbench.models.onnxfile import graph_inputs, open_onnx, similar_files
+from ngraphbench.models.values import array_names
 from ngraphbench.plugin import package_version
 from ngraphbench.types import Json
 
-__all__ = ["FORMS", "digest_file", "resolve_model"]
+__all__ = ["FORMS", "check_inputs", "digest_file", "input_names", "resolve_model"]
 
 FORMS = "file.onnx, timm:NAME, torchvision:NAME, file.py:factory, package.module:factory"
 
@@ -62,6 +64,7 @@ def resolve_model(
     identity: Json = {"kind": kind, "weights": weights}
     if kind == "onnx":
         identity |= _onnx_identity(path)
+        check_inputs(path or Path(), inputs or {}, inputs_file=inputs_file, base=base)
     else:
         identity |= {"args": given, "seed": seed}
         identity |= _code_identity(kind, name=name, path=path, factory=factory, text=text)
@@ -84,6 +87,43 @@ def resolve_model(
         inputs={key: dict(value) for key, value in (inputs or {}).items()},
         inputs_file=inputs_file,
     )
+
+
+def input_names(text: str, *, base: Path) -> list[str] | None:
+    """Return the inputs of an ONNX file; None for other models, and for what is not ONNX."""
+    if not text.lower().endswith(".onnx"):
+        return None
+    try:
+        return [value.name for value in graph_inputs(open_onnx(_absolute(text, base=base)).model)]
+    except SpecError:
+        return None
+
+
+def check_inputs(
+    path: Path, overrides: Mapping[str, Any], *, inputs_file: str = "", base: Path = Path()
+) -> None:
+    """Raise SpecError for inputs of the user that do not fit the ONNX file at ``path``."""
+    if not overrides and not inputs_file:
+        return
+    model = open_onnx(path).model
+    try:
+        plan = plan_graph_inputs(model, overrides)
+    except Unsupported as error:
+        # Other refusals are about the model: they become records, and other models go on.
+        if error.reason == "input":
+            message = f"{path.name}: {error.message}"
+            raise SpecError(message, reason="input", hint=error.hint) from error
+        return
+    if inputs_file:
+        file = _existing(inputs_file, base=base, what="inputs file")
+        missing = [spec.name for spec in plan.specs if spec.name not in array_names(file)]
+        if missing:
+            raise SpecError(
+                f"{file.name} has no array for input {missing[0]!r}; it has:"
+                f" {', '.join(array_names(file))}.",
+                reason="inputs-file",
+                hint="Save it with numpy.savez(file, **{input_name: array}).",
+            )
 
 
 def digest_file(path: Path) -> str:

@@ -14,6 +14,7 @@ from ngraphbench.models.double import nudged_values
 from ngraphbench.models.inputs import BATCH, Declared, InputPlan, plan_inputs
 from ngraphbench.models.modules import (
     arrange_inputs,
+    check_names,
     create_module,
     flatten_inputs,
     flatten_outputs,
@@ -75,6 +76,7 @@ class TorchModel:
                     " giving a tuple of tensors, or give --input"
                     f" {names[0]}=batchx3x224x224:float32.",
                 )
+            check_names(self.module, list(overrides))
             declared = [Declared(n, "float32", None, strict=False) for n in overrides]
         return plan_inputs(declared, overrides)
 

@@ -13,7 +13,7 @@ import numpy as np
 from ngraphbench.errors import SpecError, Unsupported
 from ngraphbench.types import BFLOAT16, Array, Arrays, TensorSpec, storage_dtype
 
-__all__ = ["dims_of", "from_bfloat16", "generate", "load_user_inputs", "to_bfloat16"]
+__all__ = ["array_names", "dims_of", "from_bfloat16", "generate", "load_user_inputs", "to_bfloat16"]
 
 
 def generate(spec: TensorSpec, *, seed: int, which: str) -> Array:
@@ -103,10 +103,15 @@ def load_user_inputs(path: Path, specs: Sequence[TensorSpec], batch: int) -> Arr
     return {spec.name: _fitted(spec, found[spec.name], batch, path=path) for spec in specs}
 
 
-def _read(path: Path) -> Arrays:
+def array_names(path: Path) -> list[str]:
+    """Return the names of the arrays in an ``.npz`` file. Raises SpecError for another file."""
+    return list(_read(path, names_only=True))
+
+
+def _read(path: Path, *, names_only: bool = False) -> Arrays:
     try:
         with np.load(path, allow_pickle=False) as data:
-            return {name: data[name] for name in data.files}
+            return {name: np.empty(0) if names_only else data[name] for name in data.files}
     except (OSError, ValueError, AttributeError, TypeError, zipfile.BadZipFile) as error:
         raise SpecError(
             f"{path.name} cannot be read as an .npz file of arrays: {error}.",
