@@ -7,6 +7,7 @@ from run_fixture import Run, full_run, model
 
 from ngraphbench.analysis.tables import Evidence, Interval, join
 from ngraphbench.errors import StoreError
+from ngraphbench.report.wording import cautions
 
 
 def test_names_are_listed_as_people_do() -> None:
@@ -104,3 +105,19 @@ def test_cells_without_a_session_record_are_still_there() -> None:
     evidence = Evidence(run.records, [], run.read)
     assert len(evidence.cells) == len(run.records)
     assert evidence.groups[0].baseline == "eager"
+
+
+def test_threads_that_the_vendor_chose_are_told_apart_and_said() -> None:
+    run = Run()
+    for session, threads in (("s0", 2), ("s1", 0)):
+        name = run.session(session)
+        for text, ms in (("eager", 4.0), ("onnxruntime", 2.0)):
+            record = run.cell(name, model("m"), text, 1, ms=ms)
+            record["case"]["device"]["threads"] = threads
+    evidence = Evidence(*run.summarise().parts)
+    titles = [group.title for group in evidence.groups]
+    assert titles == ["m [2 threads]", "m [vendor-default threads]"]
+    assert any("vendor-default" in said for said in cautions(evidence))
+    for record in run.records:
+        record["case"]["device"]["threads"] = 2
+    assert not any("vendor-default" in said for said in cautions(Evidence(*run.parts)))

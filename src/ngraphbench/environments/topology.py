@@ -211,7 +211,8 @@ def choose_cpus(topology: Topology, *, quota: float | None = None) -> CpuChoice:
 
 def _reason(topology: Topology, threads: int, cpus: Sequence[int], quota: float | None) -> str:
     best = topology.best_cores()
-    parts = ["one CPU of each physical core" if threads == len(best) else f"{threads} cores"]
+    counted = f"{threads} core{'s' if threads > 1 else ''}"
+    parts = ["one CPU of each physical core" if threads == len(best) else counted]
     if len(topology.kinds()) > 1:
         parts.append(f"the {len(best)} cores of class {best[0].kind} of {len(topology.cores)}")
     if quota is not None and math.floor(quota) < len(best):

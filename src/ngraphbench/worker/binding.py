@@ -28,7 +28,8 @@ def bind(cpus: Sequence[int], *, nodes: Path = NODES) -> Json:
     empty ``cpus`` leaves everything. Raises Unavailable when the CPUs cannot be had.
     """
     if not cpus or not hasattr(os, "sched_setaffinity"):
-        return {"cpus": [], "memory": "not bound: no CPU set"}
+        why = "this system binds no process" if cpus else "no CPU set"
+        return {"cpus": [], "memory": f"not bound: {why}"}
     # numpy has started threads by now, so each thread is bound and not only this one.
     threads = [0]
     with suppress(OSError):
