@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -421,3 +422,52 @@ class NotJson(GoodProgram):
 
 class ReportsNoJson(Good):
     program = NotJson
+
+
+class Kept(GoodProgram):
+    def save(self, folder: Path) -> None:
+        (folder / "factor").write_text("1.001")
+
+
+class LoadsAnotherProgram(Good):
+    program = Kept
+
+    def load_artifact(
+        self,
+        folder: Path,
+        workload: Workload,
+        device: Device,
+        options: Mapping[str, OptionValue],
+    ) -> Program:
+        program = Scaled(_evaluator(workload), workload)
+        program.factor = float((folder / "factor").read_text())
+        return program
+
+
+class Scaled(GoodProgram):
+    factor = 1.0
+
+    def run(self) -> None:
+        super().run()
+        self.result = [value * self.factor for value in self.result]
+
+
+class Remembered(GoodProgram):
+    saved: ClassVar[dict[str, Any]] = {}
+
+    def save(self, folder: Path) -> None:
+        (folder / "empty").write_text("")
+        self.saved[str(folder)] = self
+
+
+class KeepsArtefactsInItsProcess(Good):
+    program = Remembered
+
+    def load_artifact(
+        self,
+        folder: Path,
+        workload: Workload,
+        device: Device,
+        options: Mapping[str, OptionValue],
+    ) -> Program:
+        return Remembered.saved[str(folder)]

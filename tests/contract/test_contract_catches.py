@@ -68,6 +68,8 @@ PLANTED = [
     ("test_precision_asked_for_is_executed", bad.RunsLowerPrecision),
     ("test_precision_asked_for_is_executed", bad.ClaimsPrecision),
     ("test_no_process_is_left_behind", bad.LeavesAChild),
+    ("test_a_loaded_artefact_is_the_program", bad.LoadsAnotherProgram),
+    ("test_a_loaded_artefact_is_the_program", bad.KeepsArtefactsInItsProcess),
     ("test_report_survives_json", bad.ReportsNoJson),
 ]
 

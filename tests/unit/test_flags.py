@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from ngraphbench.session.flags import case_flags, session_flags
+from ngraphbench.session.flags import case_flags, leak_bytes_per_1000_calls, session_flags
 from ngraphbench.summary import Comparison
 
 MIB = 2**20
@@ -116,3 +117,14 @@ def test_session_flags():
     wild = {"compute": {"spread": 0.3}}
     found = session_flags(canaries=wild, sentinel=comparison(1.05, 1.1), launch_sd=0.03)
     assert [f["flag"] for f in found] == ["drift", "untrusted", "launch"]
+
+
+@pytest.mark.parametrize("bytes_per_call", [0.0, 250.0, -40.0])
+def test_growth_is_a_number(bytes_per_call: float):
+    slots = samples(np.full(40, 1.98))
+    calls = np.cumsum(np.asarray(slots["calls"], dtype=float))
+    caches = np.where(np.arange(40) < 15, 0, 10**8)
+    rss = [int(value) for value in 10**9 + caches + bytes_per_call * calls]
+    found = leak_bytes_per_1000_calls(rss, slots)
+    assert found == pytest.approx(1000 * bytes_per_call, abs=1.0)
+    assert leak_bytes_per_1000_calls(rss[:5], slots) is None

@@ -28,10 +28,10 @@ from ngraphbench.report.wording import (
     MARKS,
     STATUSES,
     cautions,
+    cost,
     figure,
     flags_used,
     plus_minus,
-    quantity,
     session_notes,
     visible,
 )
@@ -49,11 +49,13 @@ COSTS = {
     "import_s": "import",
     "compile_cold_s": "compile, cold",
     "compile_warm_s": "compile, warm",
-    "load_s": "load",
+    "artifact_load_s": "load artefact",
+    "load_s": "load inputs",
     "first_run_s": "first run",
     "runs_until_steady": "runs until steady",
     "artifact_bytes": "artefact",
     "peak_rss_bytes": "peak memory",
+    "leak_bytes_per_1000_calls": "growth/1000 calls",
     "device_memory_bytes": "device memory",
     "energy_joules": "energy",
 }
@@ -287,7 +289,7 @@ def _costs(cells: Sequence[Json]) -> Json:
     return {
         "heads": [COSTS[key] for key in used],
         "rows": [
-            {"cell": cell, "values": [quantity(key, cell["costs"].get(key)) for key in used]}
+            {"cell": cell, "values": [cost(key, cell["costs"]) for key in used]}
             for cell in cells
             if any(cell["costs"].get(key) is not None for key in used)
         ],

@@ -27,6 +27,7 @@ from ngraphbench.report.wording import (
     FLAGS,
     MARKS,
     cautions,
+    compile_lines,
     figure,
     first_line,
     flags_used,
@@ -79,6 +80,8 @@ def print_run(
     failures = _failures(evidence.cells)
     if failures:
         _section(console, "Not ok", failures)
+    if compiles := compile_lines(evidence):
+        _section(console, "Compiling", compiles)
     _section(console, "Notes", _notes(evidence))
 
 

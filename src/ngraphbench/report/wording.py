@@ -14,6 +14,8 @@ __all__ = [
     "MARKS",
     "STATUSES",
     "cautions",
+    "compile_lines",
+    "cost",
     "figure",
     "first_line",
     "plus_minus",
@@ -157,13 +159,48 @@ def quantity(key: str, value: object) -> str:
     """
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
         return "–" if value is None else str(value)
-    if key.endswith("_bytes"):
+    if key.endswith("_bytes") or "_bytes_per_" in key:
         units = ("B", "KiB", "MiB", "GiB", "TiB")
-        power = min(len(units) - 1, int(math.log(max(1.0, value), 1024)))
+        power = min(len(units) - 1, int(math.log(max(1.0, abs(value)), 1024)))
         return f"{figure(value / 1024**power)} {units[power]}"
     if key.endswith("_s"):
         return f"{figure(value)} s" if value >= 1 else f"{figure(value * 1e3)} ms"
     return f"{figure(float(value))} J" if key.endswith("_joules") else f"{value:g}"
+
+
+def cost(key: str, costs: Json) -> str:
+    """Return a cost of a record with its unit; of a cold compile, the median and of how many.
+
+    >>> cost("compile_cold_s", {"compile_cold_s": 2.0, "compile_cold_samples_s": [1.0, 2.0, 3.0]})
+    '2.00 s (n=3)'
+    """
+    text = quantity(key, costs.get(key))
+    if key != "compile_cold_s" or costs.get(key) is None:
+        return text
+    return f"{text} (n={len(costs.get('compile_cold_samples_s') or [0])})"
+
+
+def compile_lines(evidence: Evidence) -> list[str]:
+    """Return a line per candidate: what a cold compile took over its cells, and starting warm."""
+    by_label: dict[str, list[Json]] = {}
+    for cell in evidence.cells:
+        if cell.record["costs"].get("compile_cold_s") is not None:
+            by_label.setdefault(cell.label, []).append(cell.record["costs"])
+    lines = []
+    for label, costs in by_label.items():
+        counts = sorted({len(c.get("compile_cold_samples_s") or [0]) for c in costs})
+        n = "-".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+        parts = [f"cold {_span('compile_cold_s', costs)} (median, n={n})"]
+        named = {"compile_warm_s": "warm", "artifact_load_s": "from its artefact"}
+        parts += [f"{name} {span}" for key, name in named.items() if (span := _span(key, costs))]
+        lines.append(f"{label}: {', '.join(parts)}")
+    return lines
+
+
+def _span(key: str, costs: Sequence[Json]) -> str:
+    values = sorted(value for c in costs if (value := c.get(key)) is not None)
+    ends = dict.fromkeys(quantity(key, value) for value in (*values[:1], *values[-1:]))
+    return " to ".join(ends)
 
 
 def flags_used(evidence: Evidence) -> list[str]:

@@ -14,8 +14,10 @@ from typing import TypeAlias
 from ngraphbench.case import Case, Session
 from ngraphbench.environments.systemfiles import available_bytes
 from ngraphbench.environments.topology import bound_to
+from ngraphbench.profiles import SECOND
 from ngraphbench.session import canary
 from ngraphbench.session.clock import Clock, RealClock
+from ngraphbench.session.compiling import compile_cold_again, compile_warm
 from ngraphbench.session.export import export_workloads, load_references, workload_key
 from ngraphbench.session.hostwatch import HostWatch
 from ngraphbench.session.kernel import EpochResult, Progress, measure_epoch
@@ -30,6 +32,8 @@ from ngraphbench.types import Json
 __all__ = ["SENTINEL", "Conductor", "Emit", "Spawn"]
 
 SENTINEL = "sentinel"
+COMPILE_SHARE = 0.5
+"""Of a candidate's measuring time, for compiles that are done for their cost alone."""
 
 Emit: TypeAlias = Callable[[Json], None]
 Spawn: TypeAlias = "Callable[[Case | None, str, int], Worker]"
@@ -157,10 +161,26 @@ class Conductor:
             self._phase("compile", text, done, len(cases) + 1, epoch)
             if self._defer(case, residents, epoch):
                 continue
-            resident = self._resident(case, self.state.cases[case.case_id], case.case_id, epoch)
+            state = self.state.cases[case.case_id]
+            resident = self._resident(case, state, case.case_id, epoch)
+            if resident.artifact.exists() and state.costs["compile_warm_s"] is None:
+                compile_warm(self._resident(case, CaseState(), case.case_id, epoch), state)
             if self._prepare(resident):
                 residents[case.case_id] = resident
+                if epoch == 0:
+                    self._compile_again(case, state)
         self._prepare_sentinel(residents, epoch)
+
+    def _compile_again(self, case: Case, state: CaseState) -> None:
+        profile = self.session.profile
+        if self._builds_anew or profile.epochs < 2:
+            return
+
+        def make(number: int) -> Resident:
+            return self._resident(case, CaseState(), f"cold{number}-{case.case_id}", 0)
+
+        budget_s = profile.budget_ns / SECOND * COMPILE_SHARE
+        compile_cold_again(make, state, budget_s=budget_s, interrupted=self.interrupted)
 
     def _prepare(self, resident: Resident) -> bool:
         try:

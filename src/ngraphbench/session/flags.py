@@ -12,7 +12,7 @@ import numpy as np
 from ngraphbench.summary import Comparison, Samples
 from ngraphbench.types import VENDOR_DEFAULT, Array, Json
 
-__all__ = ["LEAK_BYTES", "case_flags", "session_flags"]
+__all__ = ["LEAK_BYTES", "case_flags", "leak_bytes_per_1000_calls", "session_flags"]
 
 LEAK_BYTES = 16 * 1024**2
 
@@ -99,6 +99,25 @@ def _leak(rss_bytes: Sequence[int], samples: Samples) -> Json | None:
     return flag(
         "leak", f"memory grew by {growth / 2**20 / max(calls, 1) * 1000:.1f} MiB/1000 calls"
     )
+
+
+def leak_bytes_per_1000_calls(rss_bytes: Sequence[int], samples: Samples) -> float | None:
+    """Return how resident memory goes with calls, or None for fewer than six slots.
+
+    The median slope of all pairs of slots (Theil-Sen) in the second half of the last launch:
+    the first half may still fill caches, and one step must not pass for a leak.
+    """
+    last = np.asarray(samples["epoch"]) == np.max(samples["epoch"])
+    count = int(np.count_nonzero(last))
+    own = np.asarray(rss_bytes[-count:], dtype=float)
+    if len(own) < max(6, count):
+        return None
+    half = count // 2
+    calls = np.cumsum(np.asarray(samples["calls"], dtype=float)[last])[half:]
+    first, second = np.triu_indices(len(calls), 1)
+    late = own[half:]
+    slopes = (late[second] - late[first]) / (calls[second] - calls[first])
+    return float(np.median(slopes)) * 1000.0
 
 
 def session_flags(

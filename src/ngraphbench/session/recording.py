@@ -18,7 +18,7 @@ from ngraphbench.records import MEASURED, SCHEMA_VERSION, now_utc
 from ngraphbench.session.canary import describe
 from ngraphbench.session.conductor import SENTINEL
 from ngraphbench.session.export import export_key
-from ngraphbench.session.flags import case_flags, session_flags
+from ngraphbench.session.flags import case_flags, leak_bytes_per_1000_calls, session_flags
 from ngraphbench.session.hostwatch import thermal_facts
 from ngraphbench.session.state import CaseState, SessionState
 from ngraphbench.stats import Launch
@@ -103,7 +103,7 @@ def _case_record(context: _Context, case: Case) -> Json:
         "measurement": _measurement(samples, session, name) if samples is not None else None,
         "summary": _summary(context, case, alone) if timed else None,
         "blocks": _blocks(context, case, alone) if timed else [],
-        "costs": found.costs,
+        "costs": _costs(found, samples if timed else None),
         "coverage": found.coverage,
         "verification": found.verification,
         "flags": flags,
@@ -112,6 +112,11 @@ def _case_record(context: _Context, case: Case) -> Json:
         "command": reproduce_command(case, session),
         "log": f"logs/{session.session_id}/{log}.log",
     }
+
+
+def _costs(found: CaseState, samples: Samples | None) -> Json:
+    leak = None if samples is None else leak_bytes_per_1000_calls(found.rss_bytes, samples)
+    return found.costs if leak is None else {**found.costs, "leak_bytes_per_1000_calls": leak}
 
 
 def _final_status(found: CaseState) -> str:

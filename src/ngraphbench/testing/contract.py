@@ -25,9 +25,11 @@ import pytest
 from ngraphbench.errors import CompileFailed, RunFailed, SpecError, Unsupported
 from ngraphbench.plugin import (
     Compiler,
+    LoadsArtifact,
     Program,
     ReportsCoverage,
     RunsConcurrently,
+    SavesArtifact,
     resolve_options,
 )
 from ngraphbench.testing import observe
@@ -363,6 +365,27 @@ class CompilerContract:
             self._outputs(program, workload.input_arrays("a"))
             left = observe.child_processes() - before
             assert not left, f"{len(left)} child processes live on beside the measurement."
+
+    def test_a_loaded_artefact_is_the_program(self, tmp_path: Path) -> None:
+        if not isinstance(self.compiler, LoadsArtifact):
+            pytest.skip(f"{self.compiler.name} loads no artefacts: each launch compiles.")
+        for root in self._roots(tmp_path):
+            folder = tmp_path / f"{root.name}-artefact"
+            folder.mkdir()
+            with self._program(root, batch=2) as (program, workload):
+                sets = {which: workload.input_arrays(which) for which in INPUT_SETS}
+                wanted = {which: self._outputs(program, inputs) for which, inputs in sets.items()}
+                assert isinstance(program, SavesArtifact), "It loads artefacts and saves none."
+                program.save(folder)
+            options = self._resolved()
+            found = observe.loaded_outputs(self.compiler, folder, root, batch=2, options=options)
+            for which, arrays in wanted.items():
+                for name, value in arrays.items():
+                    error = observe.relative_error(found[which][name], value)
+                    assert error <= self.rtol, (
+                        f"{root.name}, inputs {which}: {name} of the loaded artefact is off by"
+                        f" {error:.2e} from the program that was saved."
+                    )
 
     def test_report_survives_json(self, tmp_path: Path) -> None:
         with self._program(self._root(tmp_path), batch=1) as (program, workload):

@@ -21,15 +21,16 @@ from typing import Any
 
 import numpy as np
 
-from ngraphbench.plugin import Compiler, Program
-from ngraphbench.types import Array, Arrays, Device, Json
-from ngraphbench.workload import Workload
+from ngraphbench.plugin import Compiler, LoadsArtifact, Program
+from ngraphbench.types import Array, Arrays, Device, Json, OptionValue
+from ngraphbench.workload import INPUT_SETS, Workload, read_arrays, write_arrays
 
 __all__ = [
     "ask",
     "busy_threads",
     "child_processes",
     "hidden",
+    "loaded_outputs",
     "open_workload",
     "relative_error",
     "skipped_work",
@@ -132,8 +133,9 @@ def ask(
 ) -> Json:
     """Return what a fresh process answers about the compiler's plugin.
 
-    ``question`` is ``imports`` (vendor modules that importing the plugin pulled in) or
-    ``threads`` (busy threads of a program). Raises RuntimeError when the process fails.
+    ``question`` is ``imports`` (vendor modules that importing the plugin pulled in),
+    ``threads`` (busy threads of a program) or ``artifact`` (see ``loaded_outputs``). Raises
+    RuntimeError when the process fails.
     """
     kind = type(compiler)
     module = sys.modules[kind.__module__]
@@ -156,6 +158,36 @@ def ask(
         raise RuntimeError(f"The observing process failed:\n{done.stderr[-3000:]}")
     answer: Json = json.loads(done.stdout.splitlines()[-1])
     return answer
+
+
+def loaded_outputs(
+    compiler: Compiler,
+    folder: Path,
+    root: Path,
+    *,
+    batch: int,
+    options: Mapping[str, OptionValue],
+) -> dict[str, Arrays]:
+    """Return, by input set, the outputs of the artefact in ``folder``, loaded in a fresh process.
+
+    Raises RuntimeError when it cannot be loaded there.
+    """
+    place: dict[str, Any] = {"root": str(root), "batch": batch, "threads": 1, "folder": str(folder)}
+    ask(compiler, "artifact", **place, options=dict(options))
+    return {which: read_arrays(folder / f"outputs-{which}.npz") for which in INPUT_SETS}
+
+
+def _write_loaded(compiler: Compiler, workload: Workload, device: Device, request: Json) -> None:
+    folder = Path(request["folder"])
+    if not isinstance(compiler, LoadsArtifact):
+        raise RuntimeError(f"{compiler.name} loads no artefacts.")
+    program = compiler.load_artifact(folder, workload, device, request["options"])
+    for which in INPUT_SETS:
+        program.load(workload.input_arrays(which))
+        program.run()
+        program.sync()
+        write_arrays(folder / f"outputs-{which}.npz", program.outputs())
+    program.close()
 
 
 def _run_for(program: Program, duration_s: float) -> None:
@@ -214,6 +246,9 @@ def _answer(request: Json) -> Json:
         return {"vendors": _imported_vendors(new, compiler.packages)}
     workload = open_workload(Path(request["root"]), batch=request["batch"])
     device = Device(threads=request["threads"])
+    if request["question"] == "artifact":
+        _write_loaded(compiler, workload, device, request)
+        return {}
     program = compiler.compile(workload, device, request["options"])
     program.load(workload.input_arrays("a"))
     return {"busy": busy_threads(program)}
