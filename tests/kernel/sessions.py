@@ -11,7 +11,7 @@ from scenarios import DRIFTS, Machine, Program
 from ngraphbench.profiles import PROFILES, Profile
 from ngraphbench.session.kernel import Row, measure_epoch
 from ngraphbench.session.schedule import Pair
-from ngraphbench.stats import Launch
+from ngraphbench.stats import LAUNCH_PRIOR, Launch
 from ngraphbench.summary import Comparison, Samples, compare, launch_of, verdict
 
 MS = 1_000_000
@@ -54,8 +54,12 @@ def run_session(
     launch_sd: float = 0.0,
     truth: Mapping[str, float] = TRUTH,
     profile: Profile = DEFAULT,
+    prior: Launch = LAUNCH_PRIOR,
 ) -> Declared:
-    """Return what a session of ``profile`` declares on a machine that drifts."""
+    """Return what a session of ``profile`` declares on a machine that drifts.
+
+    ``prior`` is what was believed of its launches.
+    """
     rng = np.random.default_rng(seed)
     machine = Machine(rng, DRIFTS[drift](rng))
     rows: dict[str, list[Row]] = {name: [] for name in truth}
@@ -81,7 +85,7 @@ def run_session(
         for name in rows:
             rows[name] += found.rows[name]
     samples = {name: columns(found) for name, found in rows.items()}
-    launch = launch_of(list(samples.values()))
+    launch = launch_of(list(samples.values()), prior)
     comparisons = {}
     for name in truth:
         if name != "base":

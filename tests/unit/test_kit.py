@@ -100,6 +100,11 @@ def test_the_environment_is_an_allow_list(tmp_path):
         "OPENBLAS_CORETYPE": "Haswell",
         "CUDA_VISIBLE_DEVICES": "0",
         "TORCHINDUCTOR_CACHE_DIR": "/old",
+        "CUDA_CACHE_PATH": "/old",
+        "ORT_TENSORRT_CACHE_PATH": "/old",
+        "TORCHINDUCTOR_FX_GRAPH_REMOTE_CACHE": "1",
+        "TORCH_EXTENSIONS_DIR": "/old",
+        "HF_HUB_CACHE": "/downloads",
         "MALLOC_TRIM_THRESHOLD_": "1",
         "AWS_SECRET": "x",
         "LD_PRELOAD": "x.so",
@@ -112,6 +117,8 @@ def test_the_environment_is_an_allow_list(tmp_path):
     assert got["OPENBLAS_CORETYPE"] == "Haswell" and got["CUDA_VISIBLE_DEVICES"] == "0"
     absent = {"OPENBLAS_NUM_THREADS", "MALLOC_TRIM_THRESHOLD_", "AWS_SECRET", "LD_PRELOAD"}
     assert not absent & set(got)
+    caches = {name for name in got if "CACHE" in name or "EXTENSIONS" in name}
+    assert caches == {"XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR", "HF_HUB_CACHE"}
     for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "TORCHINDUCTOR_CACHE_DIR"):
         assert Path(got[name]).is_dir() and Path(got[name]).is_relative_to(tmp_path)
     assert "NGB_PADDING" in got
