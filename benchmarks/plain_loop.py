@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 
 from ngraphbench.api import Run
-from ngraphbench.summary import compare, launch_of, verdict
+from ngraphbench.summary import compare, launch_of, prior_of, verdict
 
 MODELS = ["timm:resnet18", "timm:efficientnet_b0", "timm:deit_tiny_patch16_224"]
 COMPILERS = ["eager", "onnxruntime", "openvino"]
@@ -108,7 +108,8 @@ def onnx_files(models: list[str], out: Path) -> dict[str, Path]:
 def print_pairs(out: Path) -> None:
     """Print A/A (one compiler twice) and OpenVINO over ONNX Runtime, paired, for each model."""
     run = Run.open(out)
-    launch = launch_of([run.samples(r["measurement"]["samples"]) for r in run.records()])
+    samples = [run.samples(r["measurement"]["samples"]) for r in run.records()]
+    launch = launch_of(samples, prior_of(run.sessions()[0]))
     for pair in ((TWICE, f"{TWICE} #2"), (TWICE, "openvino")):
         for model in dict.fromkeys(r["case"]["model"]["label"] for r in run.records()):
             a, b = (

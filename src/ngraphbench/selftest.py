@@ -162,6 +162,7 @@ def _judged(directory: RunDir, session: Session, *, hog: bool) -> SelfTest:
         read_samples(directory.path / records[case.case_id]["measurement"]["samples"])
         for case in session.cases
     ]
+    # Not what this host has learned: the proof must not lean on what it is to prove.
     launch = launch_of(samples, LAUNCH_PRIOR)
     findings = []
     for units, found in zip(UNITS[1:], samples[1:], strict=True):
