@@ -6,7 +6,9 @@ import pytest
 from learning import SHORT, SINGLE, outcome
 from test_proof import too_often
 
-HOSTS = 12
+HOSTS = 8
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("profile", [SHORT, SINGLE], ids=["three launches", "single launch"])
