@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from ngraphbench.compilers.openvino import OpenVino
 from ngraphbench.compilers.pytorch import Eager, Inductor
 from ngraphbench.errors import CompileFailed, RunFailed, Unsupported
 from ngraphbench.models.modules import build_module
-from ngraphbench.plugin import Compiler, resolve_options
+from ngraphbench.plugin import Compiler, Program, RunsConcurrently, resolve_options
 from ngraphbench.testing.workloads import fake_workload, reference_arrays
 from ngraphbench.types import Arrays, Device, TensorSpec, storage_dtype
 from ngraphbench.workload import Workload, write_arrays
@@ -103,6 +105,51 @@ def test_dtypes_pass_through(compiler: Compiler, dtype: str, tmp_path: Path) -> 
     found = _outputs(program, workload)["y"]
     assert found.dtype == storage_dtype(dtype)
     assert np.array_equal(found, workload.input_arrays("a")["x"])
+
+
+@pytest.mark.parametrize("concurrent", [False, True])
+def test_streams_compute_for_lanes_and_nobody_else(tmp_path: Path, concurrent: bool) -> None:
+    _require(OpenVino())
+    options = resolve_options(OpenVino(), {"hint": "throughput"})
+    program: Program = OpenVino().compile(_products_workload(tmp_path), DEVICE, options)
+    if concurrent:
+        assert isinstance(program, RunsConcurrently)
+        program = program.lanes(2)[1]
+    program.load({"x": np.full((512, 512), 0.01, np.float32)})
+    program.run()
+    caller_ns, process_ns = time.thread_time_ns(), time.process_time_ns()
+    for _ in range(10):
+        program.run()
+    caller_ns, process_ns = time.thread_time_ns() - caller_ns, time.process_time_ns() - process_ns
+    assert (caller_ns < 0.5 * process_ns) == concurrent
+
+
+def _products_workload(root: Path) -> Workload:
+    import onnx
+    from onnx import TensorProto, helper
+
+    (root / "b1").mkdir()
+    info = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [512, 512]) for n in "xy"]
+    names = ["x", "a", "b", "c", "y"]
+    nodes = [
+        helper.make_node("MatMul", [given, "x"], [made])
+        for given, made in itertools.pairwise(names)
+    ]
+    model = helper.make_model(
+        helper.make_graph(nodes, "products", info[:1], info[1:]),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
+    onnx.save(model, root / "b1/model.onnx")
+    specs = [TensorSpec(name, "float32", (512, 512)) for name in "xy"]
+    return Workload(
+        root=root,
+        batch=1,
+        precision="fp32",
+        forms=("onnx",),
+        inputs=(specs[0],),
+        outputs=(specs[1],),
+    )
 
 
 @pytest.mark.parametrize("compiler", ONNX_COMPILERS, ids=lambda c: c.name)

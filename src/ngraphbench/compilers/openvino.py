@@ -74,10 +74,13 @@ class OpenVinoProgram(Program):
         if self._request is None:
             check_open(None, name="openvino")
         try:
-            self._request.infer(share_inputs=True, share_outputs=True)
+            self._infer()
         except Exception as error:
             raise RunFailed(f"openvino: {cause(error)}", reason="run") from error
         self._ran = True
+
+    def _infer(self) -> None:
+        self._request.infer(share_inputs=True, share_outputs=True)
 
     def outputs(self) -> Arrays:
         check_open(self._request, name="openvino")
@@ -105,7 +108,7 @@ class OpenVinoProgram(Program):
         They share its streams: with one stream, the default, they run one after another.
         """
         check_open(self._compiled, name="openvino")
-        return [OpenVinoProgram(self._compiled, workload=self._workload) for _ in range(count)]
+        return [OpenVinoLane(self._compiled, workload=self._workload) for _ in range(count)]
 
     def save(self, folder: Path) -> None:
         check_open(self._compiled, name="openvino")
@@ -122,6 +125,15 @@ class OpenVinoProgram(Program):
             "threads": int(self._compiled.get_property("INFERENCE_NUM_THREADS")),
             "streams": int(self._compiled.get_property("NUM_STREAMS")),
         }
+
+
+class OpenVinoLane(OpenVinoProgram):
+    """One of several requests in flight, run by the compiled model's own streams."""
+
+    def _infer(self) -> None:
+        # A synchronous call computes in the calling thread, beside the streams and not in them.
+        self._request.start_async(share_inputs=True)
+        self._request.wait()
 
 
 class OpenVino(Compiler):
