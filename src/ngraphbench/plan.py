@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ngraphbench.blockplan import blocks_s
 from ngraphbench.candidates import (
     Candidate,
     Candidates,
@@ -139,6 +140,7 @@ def estimate_s(plan: Plan) -> float:
         rounds = profile.epochs * profile.rounds_max
         slot_s = profile.slot_ns / 1e9
         each_s = min(rounds * slot_s, profile.budget_ns / 1e9)
+        each_s += blocks_s(session.method, profile)
         total += len(session.cases) * (each_s + profile.epochs * (START_S + COMPILE_S))
         total += rounds * CONTROLS_PER_ROUND * slot_s
     workloads = {

@@ -4,6 +4,7 @@ import json
 import socket
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -228,3 +229,32 @@ def test_a_long_traceback_is_cut():
         told = error_answer(error, "compile")
     assert len(told["traceback"].splitlines()) <= 40
     assert len(told["message"]) < 5000
+
+
+def test_a_busy_worker_answers_and_says_what_it_did(ask, workload):
+    assert not ask("busy", on=True)["ok"]
+    assert compiled(ask, workload)["ok"]
+    assert ask("load", set="a")["ok"]
+    assert ask("busy", on=True) == {"ok": True}
+    deadline = time.monotonic() + 20
+    did = {"calls": 0}
+    while did["calls"] == 0 and time.monotonic() < deadline:
+        time.sleep(0.05)
+        did = ask("busy", on=False)
+        ask("busy", on=True)
+    assert did["calls"] > 0 and did["seconds"] > 0 and did["error"] == ""
+    # Other requests are answered in between, and closing ends it.
+    assert ask("run", calls=2)["ok"]
+
+
+def test_a_block_leaves_its_rows(ask, workload, tmp_path):
+    assert compiled(ask, workload)["ok"]
+    assert ask("load", set="a")["ok"]
+    answer = ask("block", kind="tails", seconds=0.02, folder=str(tmp_path))
+    assert answer["ok"] and answer["requests"] > 0 and answer["lanes"] == 0
+    rows = read_arrays(tmp_path / "block.npz")
+    assert len(rows["end_ns"]) == answer["requests"] and (rows["end_ns"] > rows["start_ns"]).all()
+    answer = ask("block", kind="concurrent", in_flight=2, seconds=0.02, folder=str(tmp_path))
+    assert answer["error"]["type"] == "Unsupported" and answer["error"]["reason"] == "concurrent"
+    answer = ask("block", kind="burst", seconds=1, folder=str(tmp_path))
+    assert answer["error"]["type"] == "RunFailed"

@@ -62,6 +62,7 @@ FLAGS = {
     "stateful": "a run changes the model, so later runs may differ",
     "export-differs": "the ONNX form gives other values than the module",
     "invalid-onnx": "the ONNX checker refuses the file",
+    "co-runner-lost": "the program beside it was not there, or not to the end, in some launch",
     "untrusted": "the baseline differs from itself: nothing of the session can be trusted",
 }
 STATUSES = {
@@ -219,6 +220,10 @@ def session_notes(evidence: Evidence) -> list[str]:
             sentinel = session.get("sentinel") or {}
             seen = f": {figure(sentinel.get('estimate'))}x" if sentinel else ""
             notes.append(f"{name} is untrusted: its baseline differs from itself{seen} (A/A)")
+        beside = session.get("beside")
+        if beside:
+            rate = figure(beside["calls_per_s"])
+            notes.append(f"{name}: all was measured {beside['label']}, which made {rate} calls/s")
         if session["status"] != "done":
             notes.append(f"{name} is {session['status']}: {session['epochs_done']} epochs done")
         flags = [f for f in session["flags"] if f["flag"] != "untrusted"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import TypeAlias
 
@@ -16,6 +17,7 @@ from ngraphbench.environments.systemfiles import available_bytes
 from ngraphbench.environments.topology import bound_to
 from ngraphbench.profiles import SECOND
 from ngraphbench.session import canary
+from ngraphbench.session.beside import BESIDE, LOST, kept_busy
 from ngraphbench.session.clock import Clock, RealClock
 from ngraphbench.session.compiling import compile_cold_again, compile_warm
 from ngraphbench.session.export import export_workloads, load_references, workload_key
@@ -102,8 +104,10 @@ class Conductor:
                 {"event": "phase", "phase": "export", "text": text, "done": done, "of": total}
             )
 
+        wanted = [(case, self.state.cases[case.case_id]) for case in self._live()]
+        beside = self.session.method.beside
         export_workloads(
-            [(case, self.state.cases[case.case_id]) for case in self._live()],
+            [*wanted, *([(beside, self.state.beside)] if beside else [])],
             folder=self.site.run / "workloads",
             limits=self.session.limits,
             seed=self.session.seed,
@@ -138,12 +142,13 @@ class Conductor:
                 self._checkpoint(epoch, EpochResult(ended="empty"), [])
                 return True
             canaries = canary.Canaries(self.clock.now_ns)
-            result = self._measure(residents, epoch, canaries)
-            enough = result.rounds >= FEWEST_ROUNDS or result.ended != "interrupted"
-            if not enough:
-                return False
-            self._check_after(residents)
-            self._measure_blocks(residents, epoch)
+            with self._co_runner(residents, epoch):
+                result = self._measure(residents, epoch, canaries)
+                enough = result.rounds >= FEWEST_ROUNDS or result.ended != "interrupted"
+                if not enough:
+                    return False
+                self._check_after(residents)
+                self._measure_blocks(residents, epoch)
             self._close(residents, epoch)
             self._checkpoint(epoch, result, canaries.rows)
             return True
@@ -228,6 +233,27 @@ class Conductor:
             scratch=scratch,
             references=load_references(root, case.batch),
             cold=epoch == 0 or self._builds_anew,
+        )
+
+    def _co_runner(
+        self, residents: dict[str, Resident], epoch: int
+    ) -> AbstractContextManager[None]:
+        """Return what keeps the program beside the candidates busy, where one was asked for."""
+        case, state = self.session.method.beside, self.state.beside
+        if case is None:
+            return nullcontext()
+
+        def tell(why: str) -> None:
+            self.state.flag(LOST, why)
+            for resident in residents.values():
+                resident.state.flag(LOST, why)
+
+        return kept_busy(
+            lambda: self._resident(case, state, BESIDE, epoch),
+            state,
+            epoch=epoch,
+            launches=self.state.beside_launches,
+            tell=tell,
         )
 
     @property

@@ -15,6 +15,7 @@ from ngraphbench.blocksummary import BlockSamples, summarise_blocks, tail_percen
 from ngraphbench.case import BENCH_LIMITS, Case, Limits, Method, ModelRef, Session
 from ngraphbench.profiles import Profile, claim_of
 from ngraphbench.records import MEASURED, SCHEMA_VERSION, now_utc
+from ngraphbench.session.beside import beside_facts
 from ngraphbench.session.canary import describe
 from ngraphbench.session.conductor import SENTINEL
 from ngraphbench.session.export import export_key
@@ -232,6 +233,7 @@ def _session_record(context: _Context) -> Json:
         "thermal": thermal_facts(state.thermal),
         "canaries": canaries,
         "sentinel": sentinel,
+        "beside": beside_facts(session.method.beside, state.beside_launches),
         "epochs_done": state.epochs_done,
         "launch_sd": launch_sd,
         "launch_prior": {"sd": state.prior.sd, "degrees": state.prior.degrees},

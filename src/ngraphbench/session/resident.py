@@ -112,8 +112,7 @@ class Resident:
 
         It comes after all else: it takes memory and time that are not the program's.
         """
-        self._keep_usage()
-        self.usage_known = True
+        self.seal_usage()
         self.state.spent_s = 0.0
         partial = self.scratch / "artifact.part"
         shutil.rmtree(partial, ignore_errors=True)
@@ -199,6 +198,18 @@ class Resident:
                     reason=found.reason,
                 )
         return reply, rows
+
+    def busy(self, *, on: bool) -> Json:
+        """Keep the program running from now on, or stop and return what it did since.
+
+        Raises NGraphBenchError.
+        """
+        return self._ask("busy", self.limits.first_call_s, on=on)
+
+    def seal_usage(self) -> None:
+        """Keep what memory was used so far; what comes now is not the program's own need."""
+        self._keep_usage()
+        self.usage_known = True
 
     def _taken(self, name: str) -> Arrays:
         path = self.scratch / name

@@ -114,6 +114,7 @@ class SessionState:
 
     ``launch_prior`` is what was believed of the host's launches when the session began;
     ``sentinel`` the case whose second process is the A/A control, chosen in the first epoch.
+    ``beside`` is the co-runner, where there is one, ``beside_launches`` what it did.
     """
 
     cases: dict[str, CaseState] = field(default_factory=dict)
@@ -127,6 +128,8 @@ class SessionState:
     flags: list[Json] = field(default_factory=list)
     launch_prior: Json = field(default_factory=lambda: asdict(LAUNCH_PRIOR))
     sentinel: str = ""
+    beside: CaseState = field(default_factory=CaseState)
+    beside_launches: list[Json] = field(default_factory=list)
 
     @property
     def prior(self) -> Launch:
@@ -149,7 +152,8 @@ class SessionState:
         try:
             data: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             cases = {key: CaseState(**value) for key, value in data["cases"].items()}
-            return cls(**{**data, "cases": cases})
+            beside = CaseState(**data["beside"])
+            return cls(**{**data, "cases": cases, "beside": beside})
         except (ValueError, KeyError, TypeError):
             # What another version measured is not mixed with what this one will.
             return None

@@ -37,6 +37,7 @@ _FAILURES: dict[str, type[PluginError]] = {
     "outputs": RunFailed,
     "slot": RunFailed,
     "block": RunFailed,
+    "busy": RunFailed,
     "close": RunFailed,
 }
 _NO_MEMORY = (

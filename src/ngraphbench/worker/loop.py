@@ -40,6 +40,7 @@ from ngraphbench.plugin import (
 from ngraphbench.types import BFLOAT16, Arrays, Device, Json
 from ngraphbench.worker.binding import bind
 from ngraphbench.worker.blocks import ROWS, lane_outputs, measure_block
+from ngraphbench.worker.busy import Busy, is_asked
 from ngraphbench.worker.failures import error_answer
 from ngraphbench.worker.protocol import ConnectionClosed, ProtocolError, receive, send
 from ngraphbench.worker.timing import measure_slot, time_calls
@@ -59,8 +60,11 @@ def serve(sock: socket.socket, operations: Mapping[str, Operation] | None = None
     ``operations`` maps each op to a function from request to answer; without it, those of
     a ``Worker``.
     """
-    known = Worker().operations() if operations is None else operations
+    worker = Worker()
+    known = worker.operations() if operations is None else operations
     while True:
+        while worker.busy.program is not None and not is_asked(sock):
+            worker.busy.step()
         try:
             request = receive(sock)
             op = str(request.get("op", ""))
@@ -100,6 +104,7 @@ class Worker:
         self._loaded: Compiler | None = None
         self._workload: Workload | None = None
         self._program: Program | None = None
+        self.busy = Busy()
 
     def operations(self) -> dict[str, Operation]:
         """Return the function of each op, by its name in the protocol."""
@@ -115,6 +120,7 @@ class Worker:
             "outputs": self.outputs,
             "slot": self.slot,
             "block": self.block,
+            "busy": self.keep_busy,
             "close": self.close,
         }
 
@@ -228,6 +234,12 @@ class Worker:
             write_arrays(folder / lane_outputs(place), _owned(outputs)[0])
         return result.reply()
 
+    def keep_busy(self, request: Json) -> Json:
+        if not request.get("on"):
+            return self.busy.stop()
+        self.busy.start(self._built())
+        return {}
+
     def close(self, request: Json) -> Json:
         self._end_program()
         return {}
@@ -245,6 +257,7 @@ class Worker:
         return self._program
 
     def _end_program(self) -> None:
+        self.busy.stop()
         program, self._program = self._program, None
         if program is not None:
             program.close()
