@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint unit clean
 .PHONY: bench-agreement bench-kernel bench-loop bench-overhead bench-paced bench-vendors
+.PHONY: bench-peers bench-repeats
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -49,6 +50,13 @@ bench-paced: $(VENV)/.ready  ## Paced requests against an independent paced loop
 
 bench-vendors: $(VENV)/.ready  ## A worker against the vendors' own timers, in turns, over launches
 	$(BIN)/python benchmarks/vendor_timers.py
+
+bench-peers: $(VENV)/.ready  ## The rules of other tools against ours, with tables and a picture
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	$(BIN)/python benchmarks/peers.py
+
+bench-repeats: $(VENV)/.ready  ## One close pair, 20 times: plain sequential loops against ours
+	$(BIN)/python benchmarks/real_repeats.py
 
 clean:  ## Remove the environment and caches; runs/ stays
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
