@@ -5,7 +5,7 @@ Writes docs/peers.png and the tables between the marks in docs/measurement.md. S
 took with that budget, which it is told to use up. A rule is a function in tests/kernel/rules.py.
 Drift is simulated (tests/kernel/scenarios.py) or recorded (benchmarks/traces).
 
-    python benchmarks/peers.py [--sessions 1000] [--curve-sessions 500] [--processes 2]
+    python benchmarks/peers.py [--sessions 600] [--curve-sessions 300] [--processes 2]
     python benchmarks/peers.py --from runs/peers.json     # draw again, measure nothing
 """
 
@@ -49,7 +49,7 @@ class Cell:
 
     @property
     def title(self) -> str:
-        launches = f", launches {self.launch_sd:.0%}" if self.launch_sd else ""
+        launches = f", launches {100 * self.launch_sd:.0f} %" if self.launch_sd else ""
         return self.drift + launches
 
 
@@ -213,7 +213,7 @@ def draw(counts: Mapping[Cell, Counts]) -> None:
         2, len(drifts), figsize=(3.6 * len(drifts), 6), sharex=True, sharey="row"
     )
     for column, drift in zip(axes.T, drifts, strict=True):
-        cells = [Cell(drift, 0.0, seconds) for seconds in CURVE]
+        cells = [cell for seconds in CURVE if (cell := Cell(drift, 0.0, seconds)) in counts]
         for name in counts[cells[0]]:
             found = [counts[cell][name] for cell in cells]
             seconds = [one.seconds / one.sessions for one in found]
@@ -271,8 +271,8 @@ def restored(text: str) -> dict[Cell, Counts]:
 def main() -> None:
     """Measure, print, draw and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sessions", type=int, default=1000)
-    parser.add_argument("--curve-sessions", type=int, default=500)
+    parser.add_argument("--sessions", type=int, default=600)
+    parser.add_argument("--curve-sessions", type=int, default=300)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--from", dest="source", type=Path, help="counts of an earlier run")
     parser.add_argument("--to", type=Path, default=ROOT / "runs" / "peers.json")
