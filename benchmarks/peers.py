@@ -161,15 +161,25 @@ def tables(counts: Mapping[Cell, Counts]) -> str:
             row = [shown(counts[cell][name]) for name in names]
             lines.append(f"| {cell.title} | " + " | ".join(row) + " |")
         lines.append("")
-    sessions = sorted({found.sessions for cell in cells for found in counts[cell].values()})
-    seconds = {
-        name: [counts[c][name].seconds / counts[c][name].sessions for c in cells] for name in names
-    }
-    spent = ", ".join(f"{name} {min(x):.1f} to {max(x):.1f}" for name, x in seconds.items())
-    lines.append(
-        f"Sessions per cell: {', '.join(map(str, sessions))}, seeds from 0. Seconds: {spent}."
-    )
+    lines.append(footing(counts, cells))
     return "\n".join(lines)
+
+
+def footing(counts: Mapping[Cell, Counts], cells: list[Cell]) -> str:
+    """Return how many sessions and seconds stand behind the tables and the picture."""
+
+    def sessions(of: Iterable[Cell]) -> str:
+        return ", ".join(map(str, sorted({counts[cell][OURS].sessions for cell in of})))
+
+    spent = []
+    for name in counts[cells[0]]:
+        seconds = [counts[cell][name].seconds / counts[cell][name].sessions for cell in cells]
+        spent.append(f"{name} {min(seconds):.1f} to {max(seconds):.1f}")
+    return (
+        f"Sessions: {sessions(cells)} in each cell of the tables,"
+        f" {sessions(set(counts) - set(cells))} at each other length in the picture; seeds from 0."
+        f" Mean seconds a session: {', '.join(spent)}."
+    )
 
 
 def demands(counts: Mapping[Cell, Counts]) -> list[str]:
