@@ -71,8 +71,9 @@ def _no_builder(workload: Workload) -> Any:
 class Workload:
     """One model at one batch size, as handed to ``Compiler.compile``.
 
-    ``forms`` lists what is there: ``"onnx"``, ``"torch"``, or both. ``inputs`` and
-    ``outputs`` are concrete (every dim an int).
+    ``forms`` lists what is there: ``"onnx"``, ``"torch"``, or both. ``inputs`` are
+    concrete (every dim an int), and so are ``outputs``, but for dims that depend on the
+    values of the inputs: those are names.
     """
 
     root: Path

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from case_expectations import INDUCTOR, MODULES, NOT_HELD, ONNX, REFUSED, Expected, expected_of
 from command_line import ngb, records
 
 from ngraphbench import api
@@ -19,39 +20,19 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.cases.onnx_cases import write_cases
 
+TORCH_NAMES = (
+    *("functional_dropout", "left_in_train_mode", "in_place_input", "dict_out", "no_tensor_out"),
+    *("data_dependent", "hard_batch", "batch_in_python", "alias_out", "hangs_on_large"),
+    *("exits", "segfaults", "prints_a_lot", "changes_threads", "allocates_without_end"),
+)
+"""``MODULES`` of the torch cases, which cannot be imported without torch."""
+
 TORCH_CASES = Path(__file__).parents[1] / "cases" / "torch_cases.py"
 
-NAMES: dict[str, tuple[str, ...]] = {
-    "corrupt_truncated": ("truncated",),
-    "corrupt_empty": ("empty file",),
-    "corrupt_text": ("cannot be read as ONNX",),
-    "corrupt_no_graph": ("no ONNX graph",),
-    "lfs_pointer": ("git lfs pull",),
-    "external_traversal": ("../secret_outside.bin", "outside the model's folder"),
-    "external_absolute": ("secret_outside.bin", "outside the model's folder"),
-    "external_missing": ("nowhere.bin",),
-}
-"""Cases that cannot be planned, and what the message must say."""
-
-BATCHED = (
-    *("batch_hardcoded_reshape", "batch_folded_silently", "batch_axis_one", "no_inputs"),
-    *("shared_symbol_no_batch_out", "passthrough_output"),
-)
-COSTLY = ("endless_loop", "memory_per_row", "sequence_output")
+BATCHED = tuple(name for name, by in ONNX.items() if 1 in by and 2 in by)
+COSTLY = ("endless_loop", "sequence_output")
 GROUP = 10
 
-UNSUPPORTED = {
-    "string_input": ("dtype", "strings"),
-    "string_identity": ("dtype", "strings"),
-    "sequence_output": ("", "sequence"),
-    "input_without_shape": ("input-shape", "no declared shape"),
-    "ir_too_new": ("model-format", "IR version 99"),
-    "opset_too_new": ("model-format", "opset 999"),
-    "custom_op": ("operator", "com.example"),
-}
-"""Cases that no compiler is tried on: reason and words of the message."""
-
-UNVERIFIABLE = ("random_op", "dropout_training")
 HOSTILE = "<b>[bold]\x1b[31m|=1+1"
 
 TORCH_FAULTS = {
@@ -61,10 +42,6 @@ TORCH_FAULTS = {
     "segfaults": ("crashed", "signal:SIGSEGV", "SIGSEGV"),
     "allocates_without_end": ("oom", "memory", "2048 MiB"),
 }
-TORCH_GOOD = (
-    *("functional_dropout", "left_in_train_mode", "in_place_input", "dict_out", "data_dependent"),
-    *("hard_batch", "batch_in_python", "alias_out", "prints_a_lot", "changes_threads"),
-)
 
 
 @pytest.fixture(scope="module")
@@ -104,9 +81,9 @@ def bench(
 @pytest.fixture(scope="module")
 def measured(cases: dict[str, Path], folder: Path) -> dict[str, list[Json]]:
     """Return the records of every case that can be planned, by name."""
-    simple = [n for n in cases if n not in (*NAMES, *BATCHED, *COSTLY)]
+    simple = [n for n in cases if n not in (*REFUSED, *BATCHED, *COSTLY, "memory_per_row")]
     groups = [(simple[i : i + GROUP], "2") for i in range(0, len(simple), GROUP)]
-    groups += [(list(BATCHED), "1,2"), (list(COSTLY), "4")]
+    groups += [(list(BATCHED), "1,2"), (list(COSTLY), "4"), (["memory_per_row"], "1,64")]
     found: dict[str, list[Json]] = {}
     for number, (names, batches) in enumerate(groups):
         paths = {str(cases[name]): name for name in names}
@@ -119,7 +96,7 @@ def measured(cases: dict[str, Path], folder: Path) -> dict[str, list[Json]]:
 def test_every_case_is_planned_or_refused(cases: dict[str, Path]) -> None:
     for name, path in cases.items():
         experiment = api.bench_experiment([str(path)], compilers=["onnxruntime", "openvino"])
-        if name not in NAMES:
+        if name not in REFUSED:
             plan, _ = api.plan_of(experiment)
             assert len(plan.cases()) == 6, name
             continue
@@ -127,13 +104,13 @@ def test_every_case_is_planned_or_refused(cases: dict[str, Path]) -> None:
             api.plan_of(experiment)
         text = str(caught.value)
         assert path.name in text and "\n" not in text
-        assert all(word in text for word in NAMES[name]), text
+        assert all(word in text for word in REFUSED[name]), text
 
 
 def test_one_bad_file_stops_the_command_and_all_are_named(
     cases: dict[str, Path], folder: Path
 ) -> None:
-    bad = [cases[name] for name in NAMES]
+    bad = [cases[name] for name in REFUSED]
     good = cases["gather_bound"]
     done = ngb("bench", good, *bad, "-c", "onnxruntime", "--json", cwd=folder, check=2)
     assert records(done) == []
@@ -144,58 +121,47 @@ def test_one_bad_file_stops_the_command_and_all_are_named(
     assert not (folder / "runs").exists()
 
 
-@pytest.mark.slow
-def test_every_case_has_its_records(
-    measured: dict[str, list[Json]], cases: dict[str, Path]
-) -> None:
-    assert set(measured) == set(cases) - set(NAMES)
-    for name, found in measured.items():
-        assert len(found) == (6 if name in BATCHED else 3), name
-    fine = set(measured) - set(UNSUPPORTED) - set(UNVERIFIABLE) - set(BATCHED)
-    for name in fine - {"endless_loop", "duplicate_node_names", "bf16_io"}:
-        # What other compilers make of a case is theirs; the plain runtime is the reference.
-        assert status(measured, name, "onnxruntime:level=none") == "ok", name
-
-
-def status(measured: dict[str, list[Json]], name: str, label: str, batch: int = 0) -> str:
-    (found,) = (
-        r["status"]
-        for r in measured[name]
-        if r["label"] == label and batch in (0, r["case"]["batch"])
+def test_every_case_has_its_expectations(cases: dict[str, Path]) -> None:
+    assert {HOSTILE if name == "trivially_fast" else name for name in ONNX} | set(REFUSED) == set(
+        cases
     )
-    return str(found)
+    assert set(NOT_HELD) <= {*ONNX, *MODULES}
+    assert {*MODULES, *TORCH_FAULTS} == set(TORCH_NAMES)
 
 
 @pytest.mark.slow
-def test_what_cannot_be_done_is_unsupported(measured: dict[str, list[Json]]) -> None:
-    for name, (reason, words) in UNSUPPORTED.items():
-        for record in measured[name]:
-            assert record["status"] == "unsupported", (name, record["message"])
-            assert not reason or record["reason"] == reason
-            assert words in record["message"], (name, record["message"])
-    for record in measured["input_without_shape"]:
-        assert "--input" in record["detail"]["hint"]
-    for name in ("string_input", "ir_too_new", "opset_too_new"):
-        assert all(record["detail"]["hint"] for record in measured[name])
+@pytest.mark.parametrize("name", ONNX)
+def test_an_onnx_case_comes_to_what_it_must(measured: dict[str, list[Json]], name: str) -> None:
+    found = measured[HOSTILE if name == "trivially_fast" else name]
+    assert len(found) == 3 * len({record["case"]["batch"] for record in found})
+    for record in found:
+        batch = record["case"]["batch"]
+        check_record(record, expected_of(ONNX[name], label=record["label"], batch=batch))
 
 
-@pytest.mark.slow
-def test_outcomes_by_case(measured: dict[str, list[Json]]) -> None:
-    for name in UNVERIFIABLE:
-        assert status(measured, name, "onnxruntime") == "unverifiable"
-    assert {r["status"] for r in measured["endless_loop"]} == {"timeout"}
-    assert all(r["costs"]["peak_rss_bytes"] < 2**31 for r in measured["memory_per_row"])
-    for name in set(BATCHED) - {"batch_axis_one"}:
-        for record in measured[name]:
-            if record["case"]["batch"] == 2:
-                assert (record["status"], record["reason"]) == ("unsupported", "batch-fixed"), name
-    for name in BATCHED:
-        assert status(measured, name, "onnxruntime", batch=1) == "ok"
-    assert status(measured, "batch_axis_one", "onnxruntime", batch=2) == "ok"
-    duplicate = {r["label"]: r for r in measured["duplicate_node_names"]}
-    assert "same node name" in duplicate["onnxruntime"]["message"]
-    for record in measured["dropout_training"]:
-        assert record["status"] in ("unverifiable", "unsupported")
+def check_record(record: Json, expected: Expected) -> None:
+    """Hold a record against what it must come to."""
+    who = (record["case"]["model"]["label"], record["case"]["batch"], record["label"])
+    assert record["status"] in (expected.statuses or (expected.status,)), (who, record["message"])
+    if not expected.statuses:
+        assert record["reason"] == expected.reason, who
+    assert expected.words in record["message"], (who, record["message"])
+    flags = {flag["flag"] for flag in record["flags"]}
+    assert flags >= set(expected.flags), (who, flags)
+    assert not flags & set(expected.no_flags), (who, flags)
+    if record["status"] == "unsupported" and record["reason"] in ("input-shape", "dtype"):
+        assert record["detail"]["hint"], who
+    found = record["verification"]
+    if record["summary"] is None:
+        return
+    assert found["verdict"] in (
+        (expected.verdict,) if expected.verdict else ("ok", record["status"])
+    )
+    assert expected.tolerance in (None, found["tolerance"]), who
+    assert not expected.fp64 or found["reference"].endswith("-fp64"), (who, found)
+    shapes = tuple(tuple(output["shape"]) for output in found["outputs"])
+    assert expected.shapes in ((), shapes), (who, shapes)
+    assert found["checks"] == ["a", "b", "after"]
 
 
 @pytest.mark.slow
@@ -210,22 +176,31 @@ def test_hostile_names_are_inert(measured: dict[str, list[Json]], folder: Path) 
         assert "<b>[bold]" not in page and "</script><b>" not in page
 
 
-@pytest.mark.slow
-def test_torch_modules(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Json]]:
+    """Return the records of every torch module that runs, by name."""
     pytest.importorskip("torch")
-    shutil.copy(TORCH_CASES, tmp_path / "torch_cases.py")
-    options = ("-c", "eager", "-c", "onnxruntime", "-b", "2", "--timeout", "30s")
-    models = [f"torch_cases.py:{name}" for name in TORCH_GOOD]
-    found = list(bench(models, folder=tmp_path, out="good", options=options))
-    assert len(found) == 2 * len(TORCH_GOOD)
-    by_cell = {(r["case"]["model"]["label"], r["label"]): r for r in found}
-    for (name, label), record in by_cell.items():
-        wanted = "unverifiable" if name == "functional_dropout" else "ok"
-        if (name, label) == ("data_dependent", "onnxruntime"):
-            assert "Export to ONNX failed" in record["message"]
-            wanted = "unsupported"
-        assert record["status"] == wanted, (name, label, record["message"])
-    assert "output-flood" in {f["flag"] for f in by_cell["prints_a_lot", "eager"]["flags"]}
+    folder = tmp_path_factory.mktemp("modules")
+    shutil.copy(TORCH_CASES, folder / "torch_cases.py")
+    every = ("-c", "eager", "-c", "onnxruntime", "-b", "2")
+    found: dict[str, list[Json]] = {}
+    for out, names, options in (
+        ("good", tuple(MODULES), (*every, "--timeout", "30s")),
+        ("inductor", INDUCTOR, ("-c", "inductor", "-b", "2", "--timeout", "300s")),
+    ):
+        models = [f"torch_cases.py:{name}" for name in names]
+        for record in bench(models, folder=folder, out=out, options=options):
+            found.setdefault(record["case"]["model"]["label"], []).append(record)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODULES)
+def test_a_torch_module_comes_to_what_it_must(modules: dict[str, list[Json]], name: str) -> None:
+    labels = [record["label"] for record in modules[name]]
+    assert labels == ["eager", "onnxruntime", *(["inductor"] if name in INDUCTOR else [])]
+    for record in modules[name]:
+        check_record(record, expected_of(MODULES[name], label=record["label"], batch=2))
 
 
 @pytest.mark.slow

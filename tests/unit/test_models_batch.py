@@ -208,3 +208,43 @@ def test_a_batch_on_axis_one_of_a_state_is_rewritten(tmp_path: Path) -> None:
     bound = exported(tmp_path, made, batch=3)
     assert [spec["shape"] for spec in bound["inputs"]] == [[3, 5, 8], [1, 3, 4], []]
     assert bound["outputs"][0]["shape"] == [5, 1, 3, 4]
+
+
+def test_a_size_that_depends_on_values_is_no_size(tmp_path: Path) -> None:
+    made = graph(
+        [
+            helper.make_node("Greater", ["x", "zero"], ["mask"]),
+            helper.make_node("NonZero", ["mask"], ["places"]),
+            helper.make_node("Cast", ["places"], ["y"], to=TensorProto.FLOAT),
+        ],
+        ["N", 16],
+        [2, "k"],
+        {"zero": np.float32(0)},
+    )
+    bound = exported(tmp_path, made, batch=3)
+    assert bound["outputs"][0]["shape"] == [2, "?1"]
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    ["float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8",
+     "uint64", "uint32", "uint16", "uint8", "bool"],
+)  # fmt: skip
+def test_every_dtype_goes_in_and_out(tmp_path: Path, dtype: str) -> None:
+    names = {"float32": "FLOAT", "float64": "DOUBLE"}
+    kind = getattr(TensorProto, names.get(dtype, dtype.upper()))
+    made = helper.make_graph(
+        [helper.make_node("Reshape", ["x", "s"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", kind, ["N", 16])],
+        [helper.make_tensor_value_info("y", kind, ["N", 4, 4])],
+        [numpy_helper.from_array(np.array([-1, 4, 4], np.int64), "s")],
+    )
+    opset = helper.make_opsetid("", 17)
+    bound = exported(
+        tmp_path, helper.make_model(made, opset_imports=[opset], ir_version=8), batch=2
+    )
+    assert (bound["outputs"][0]["dtype"], bound["outputs"][0]["shape"]) == (dtype, [2, 4, 4])
+    x = read_arrays(tmp_path / "w" / "b2" / "inputs-a.npz")["x"]
+    assert x.any() and x.shape == (2, 16)
+    assert not bound["constant"]

@@ -2,10 +2,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from ngraphbench.errors import Unsupported
+from ngraphbench.models.exporter import Exporter
 from ngraphbench.models.sources import resolve_model
 from ngraphbench.models.torchmodel import TorchModel, to_array, to_tensor
+from ngraphbench.types import Json
+from ngraphbench.workload import read_arrays
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torchvision")
@@ -34,3 +39,79 @@ def test_tensors_survive_the_way_through_arrays(dtype: str) -> None:
     back = to_tensor(to_array(tensor), dtype)
     assert back.dtype == tensor.dtype
     assert torch.equal(back, tensor)
+
+
+NETS = """
+import torch
+
+class Counts(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+    def forward(self, x):
+        self.calls += 1
+        return x * self.calls
+
+class Writes(torch.nn.Module):
+    def forward(self, x):
+        return x.mul_(2).relu()
+
+class Chaos(torch.nn.Module):
+    def forward(self, x):
+        return torch.sin(x * 1e9)
+
+class Two(torch.nn.Module):
+    def forward(self, image, scale, bias=None):
+        return image * scale
+
+def net(kind):
+    return globals()[kind](), lambda batch: (torch.randn(batch, 8),)
+
+def bare():
+    return Two()
+"""
+
+
+def batch_of(folder: Path, name: str) -> Json:
+    (folder / "nets.py").write_text(NETS)
+    exporter = Exporter()
+    model = resolve_model(f"nets.py:net?kind={name}", base=folder).to_json()
+    exporter.open({"model": model, "root": str(folder / "w"), "seed": 0})
+    return exporter.batch({"batch": 2})
+
+
+def test_a_module_that_changes_itself_is_stateful(tmp_path: Path) -> None:
+    bound = batch_of(tmp_path, "Counts")
+    assert (bound["stateful"], bound["deterministic"]) == ("calls", False)
+    assert any(note.startswith("stateful: a run changes calls") for note in bound["notes"])
+
+
+def test_a_module_that_writes_into_its_input_gets_a_fresh_one_each_time(tmp_path: Path) -> None:
+    bound = batch_of(tmp_path, "Writes")
+    assert (bound["stateful"], bound["deterministic"]) == ("", True)
+    folder = tmp_path / "w" / "b2"
+    x, y = (read_arrays(folder / f"{kind}-a.npz") for kind in ("inputs", "reference"))
+    assert np.allclose(y["output"], np.maximum(2 * x["x"].astype(np.float64), 0))
+
+
+def test_a_module_whose_rounding_decides_is_ill_conditioned(tmp_path: Path) -> None:
+    bound = batch_of(tmp_path, "Chaos")
+    assert bound["ill_conditioned"] and bound["reference"] == "eager-fp64"
+    assert bound["baseline_rel_l2"] > 1e-2
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["imag"], "forward takes image, scale, bias"),
+        (["image"], "forward also needs scale"),
+        (["image", "bias"], "forward also needs scale"),
+    ],
+)
+def test_inputs_must_be_those_of_forward(tmp_path: Path, given: list[str], words: str) -> None:
+    (tmp_path / "nets.py").write_text(NETS)
+    model = TorchModel(resolve_model("nets.py:bare", base=tmp_path).to_json())
+    with pytest.raises(Unsupported, match=words) as caught:
+        model.plan({name: {"shape": ["batch", 4]} for name in given})
+    assert caught.value.reason == "input"
+    assert model.plan({name: {"shape": ["batch", 4]} for name in ("image", "scale")}).specs

@@ -90,7 +90,7 @@ class OpenVinoProgram(Program):
         for spec, port in self._outputs:
             tensor = self._request.get_tensor(port)
             # It may hand out empty or stale outputs without an error.
-            if tuple(tensor.shape) != spec.shape:
+            if not _fits(tuple(tensor.shape), spec.shape):
                 raise RunFailed(
                     f"openvino gave {spec.name!r} as {list(tensor.shape)}, not {list(spec.shape)}.",
                     reason="shape",
@@ -293,6 +293,13 @@ def _without_places(text: str) -> str:
     kind, _, first = head.partition(": ")
     lead = [] if places.match(first) and kept else [first]
     return f"{kind}: " + "\n".join([*lead, *kept]) if first else head
+
+
+def _fits(found: tuple[int, ...], wanted: tuple[int | str, ...]) -> bool:
+    """Return whether a shape is the one wanted, where dims that have names take any size."""
+    if len(found) != len(wanted):
+        return False
+    return all(isinstance(w, str) or n == w for n, w in zip(found, wanted, strict=True))
 
 
 def _port(ports: Any, name: str) -> Any:

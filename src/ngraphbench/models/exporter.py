@@ -29,7 +29,7 @@ from ngraphbench.models.feeds import Feed, feed_from_file, make_feed
 from ngraphbench.models.inputs import InputPlan, merge_overrides
 from ngraphbench.models.origins import OnnxSource, Source, TorchSource
 from ngraphbench.models.reference import Outputs, Reference, relative_error
-from ngraphbench.types import BFLOAT16, Array, Json
+from ngraphbench.types import BFLOAT16, Array, Json, TensorSpec
 from ngraphbench.workload import batch_folder, write_arrays
 
 __all__ = ["Exporter", "main"]
@@ -214,7 +214,7 @@ class Exporter:
 def _described(feed: Feed, reference: Reference) -> Json:
     return {
         "inputs": [spec.to_json() for spec in feed.specs],
-        "outputs": [spec.to_json() for spec in reference.own.specs()],
+        "outputs": [spec.to_json() for spec in _output_specs(reference)],
         "reference": reference.name,
         "deterministic": reference.deterministic,
         "constant": feed.differs
@@ -228,6 +228,20 @@ def _described(feed: Feed, reference: Reference) -> Json:
         "stateful": reference.stateful,
         "spread": _spread(feed, reference),
     }
+
+
+def _output_specs(reference: Reference) -> list[TensorSpec]:
+    """Return the outputs; a dim that depends on the input's values is a name, not a size."""
+    specs = []
+    for spec in reference.own.specs():
+        other = reference.b[spec.name].shape
+        if len(other) == len(spec.shape):
+            pairs = enumerate(zip(spec.shape, other, strict=True))
+            dims = tuple(n if n == m else f"?{axis}" for axis, (n, m) in pairs)
+            specs.append(replace(spec, shape=dims))
+        else:
+            specs.append(spec)
+    return specs
 
 
 def _spread(feed: Feed, reference: Reference) -> float | None:
