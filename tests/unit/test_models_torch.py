@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from ngraphbench.errors import Unsupported
+from ngraphbench.errors import CompileFailed, Unsupported
 from ngraphbench.models.exporter import Exporter
+from ngraphbench.models.modules import build_module
 from ngraphbench.models.sources import resolve_model
 from ngraphbench.models.torchmodel import TorchModel, to_array, to_tensor
 from ngraphbench.types import Json
-from ngraphbench.workload import read_arrays
+from ngraphbench.workload import Workload, read_arrays
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torchvision")
@@ -115,3 +117,66 @@ def test_inputs_must_be_those_of_forward(tmp_path: Path, given: list[str], words
         model.plan({name: {"shape": ["batch", 4]} for name in given})
     assert caught.value.reason == "input"
     assert model.plan({name: {"shape": ["batch", 4]} for name in ("image", "scale")}).specs
+
+
+class Small(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 3)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        return self.layer(image).relu()
+
+
+def saved(folder: Path, name: str, **more: Any) -> Exporter:
+    exporter = Exporter()
+    model = resolve_model(name, base=folder, **more).to_json()
+    assert (model["kind"], model["weights"], model["label"]) == ("saved", "file", "m")
+    opened = exporter.open({"model": model, "root": str(folder / "w"), "seed": 0})
+    assert (opened["weights"], opened["inputs"][0]["name"]) == ("file", "image")
+    return exporter
+
+
+def holds(folder: Path, module: torch.nn.Module, *, batch: int) -> bool:
+    """Return whether the reference is what ``module`` gives, and a worker would build it."""
+    place = folder / "w" / f"b{batch}"
+    x, y = (read_arrays(place / f"{kind}-a.npz") for kind in ("inputs", "reference"))
+    built = build_module(Workload.open(folder / "w", batch=batch))
+    tensor = torch.from_numpy(x["image"])
+    assert torch.equal(built(tensor), module(tensor))
+    return np.allclose(y["output"], module(tensor).detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_an_exported_program_is_a_model(tmp_path: Path, dynamic: bool) -> None:
+    module = Small().eval()
+    shapes = ({0: torch.export.Dim("batch")},) if dynamic else None
+    program = torch.export.export(module, (torch.randn(2, 4),), dynamic_shapes=shapes)
+    torch.export.save(program, str(tmp_path / "m.pt2"))
+    exporter = saved(tmp_path, "m.pt2")
+    assert exporter.batch({"batch": 2})["reference"] == "eager-fp64"
+    assert holds(tmp_path, module, batch=2)
+    if dynamic:
+        assert exporter.batch({"batch": 5})["outputs"][0]["shape"] == [5, 3]
+        return
+    with pytest.raises(Unsupported) as caught:
+        exporter.batch({"batch": 5})
+    assert caught.value.reason == "batch-fixed"
+
+
+def test_torchscript_is_a_model_once_its_inputs_are_given(tmp_path: Path) -> None:
+    module = Small().eval()
+    torch.jit.script(module).save(str(tmp_path / "m.torchscript"))
+    given = {"image": {"shape": ["batch", 4]}}
+    exporter = saved(tmp_path, "m.torchscript", inputs=given)
+    assert exporter.batch({"batch": 3})["outputs"][0]["shape"] == [3, 3]
+    assert holds(tmp_path, module, batch=3)
+    with pytest.raises(Unsupported, match="Nothing says"):
+        saved(tmp_path, "m.torchscript")
+
+
+def test_a_file_of_weights_is_no_model(tmp_path: Path) -> None:
+    torch.save(Small().state_dict(), tmp_path / "m.pt")
+    with pytest.raises(CompileFailed, match="cannot be read as TorchScript") as caught:
+        saved(tmp_path, "m.pt")
+    assert "checkpoint" in caught.value.hint

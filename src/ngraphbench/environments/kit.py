@@ -28,6 +28,7 @@ _PATTERNS = (
     "compilers/**/*.py",
     "models/__init__.py",
     "models/modules.py",
+    "models/saved.py",
 )
 _START = (
     "import sys; sys.path.insert(0, sys.argv[1]);"

@@ -1,7 +1,8 @@
 """Where a model comes from: the user's text turned into a ``ModelRef``.
 
-Forms: ``file.onnx``, ``timm:NAME``, ``torchvision:NAME``, ``file.py:factory`` and
-``package.module:factory``; all but the first may carry arguments, ``?depth=4&width=64``.
+Forms: ``file.onnx``, ``file.pt2`` (torch.export), ``file.torchscript`` (or .pt, .ts),
+``timm:NAME``, ``torchvision:NAME``, ``file.py:factory`` and ``package.module:factory``; those
+that are no files may carry arguments, ``?depth=4&width=64``.
 Nothing here imports torch or runs the user's code.
 """
 
@@ -23,15 +24,20 @@ from ngraphbench.case import ModelRef, digest
 from ngraphbench.errors import SpecError, Unsupported
 from ngraphbench.models.graphinputs import plan_graph_inputs
 from ngraphbench.models.onnxfile import graph_inputs, open_onnx, similar_files
+from ngraphbench.models.saved import SAVED_SUFFIXES
 from ngraphbench.models.values import array_names
 from ngraphbench.plugin import package_version
 from ngraphbench.types import Json
 
 __all__ = ["FORMS", "check_inputs", "digest_file", "input_names", "resolve_model"]
 
-FORMS = "file.onnx, timm:NAME, torchvision:NAME, file.py:factory, package.module:factory"
+FORMS = (
+    "file.onnx, file.pt2, file.torchscript, timm:NAME, torchvision:NAME, file.py:factory,"
+    " package.module:factory"
+)
 
 _LIBRARIES = ("timm", "torchvision")
+_FILES = {"onnx": "an ONNX file", "saved": "a saved module"}
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _CHUNK_BYTES = 1 << 20
 
@@ -65,6 +71,8 @@ def resolve_model(
     if kind == "onnx":
         identity |= _onnx_identity(path)
         check_inputs(path or Path(), inputs or {}, inputs_file=inputs_file, base=base)
+    elif kind == "saved" and path is not None:
+        identity |= {"bytes": digest_file(path), "torch": package_version("torch")}
     else:
         identity |= {"args": given, "seed": seed}
         identity |= _code_identity(kind, name=name, path=path, factory=factory, text=text)
@@ -147,6 +155,8 @@ def _parsed(text: str, *, base: Path) -> tuple[str, str, Path | None, str]:
         return prefix, rest, None, ""
     if text.lower().endswith(".onnx"):
         return "onnx", "", _absolute(text, base=base), ""
+    if text.lower().endswith(SAVED_SUFFIXES):
+        return "saved", "", _existing(text, base=base, what="model file"), ""
     before, colon, factory = head.rpartition(":")
     if before.endswith(".py") and factory.isidentifier():
         path = _absolute(before, base=base)
@@ -212,9 +222,9 @@ def _value(text: str) -> Any:
 def _check_wishes(
     kind: str, text: str, *, pretrained: bool, checkpoint: str, args: Mapping[str, Any]
 ) -> None:
-    if kind == "onnx" and (pretrained or checkpoint or args):
+    if kind in _FILES and (pretrained or checkpoint or args):
         raise SpecError(
-            f"{text!r} is an ONNX file: it has its own weights and takes no arguments.",
+            f"{text!r} is {_FILES[kind]}: it has its own weights and takes no arguments.",
             reason="weights",
             hint="Leave out pretrained, checkpoint and args.",
         )
@@ -233,7 +243,7 @@ def _check_wishes(
 
 
 def _weights(kind: str, *, pretrained: bool, checkpoint: str) -> str:
-    if kind == "onnx":
+    if kind in _FILES:
         return "file"
     if checkpoint:
         return "checkpoint"
@@ -302,7 +312,7 @@ def _existing(text: str, *, base: Path, what: str) -> Path:
 
 
 def _default_label(kind: str, text: str, *, path: Path | None) -> str:
-    if kind == "onnx" and path is not None:
+    if kind in _FILES and path is not None:
         return path.stem
     head, mark, query = text.partition("?")
     return head.rpartition(":")[2] + mark + query

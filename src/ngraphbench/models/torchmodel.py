@@ -47,7 +47,9 @@ class TorchModel:
         wish = str(self.model.get("weights", "random"))
         if wish == "checkpoint":
             return f"checkpoint {Path(self.model['checkpoint']).name}"
-        return wish if wish == "pretrained" else f"random(seed {self.model.get('seed', 0)})"
+        return (
+            wish if wish in ("pretrained", "file") else f"random(seed {self.model.get('seed', 0)})"
+        )
 
     def save_weights(self, path: Path) -> None:
         """Write the state_dict to ``path``, whole or not at all."""
