@@ -17,12 +17,12 @@ from ngraphbench.types import BFLOAT16, Arrays, TensorSpec
 
 __all__ = [
     "BATCH",
-    "ROW_RTOL",
     "batch_symbols",
     "conjectures",
     "contradiction",
     "is_batch_letter",
     "output_axis",
+    "row_tolerance",
     "rows_problem",
     "take_rows",
 ]
@@ -171,7 +171,7 @@ def rows_problem(
     Raises what ``run`` raises.
     """
     size, batch = sizes
-    tolerance = ROW_RTOL_HALF if _is_half(whole) else ROW_RTOL
+    tolerance = row_tolerance(whole)
     starts = np.unique(np.linspace(0, batch - 1, min(batch, ROW_RUNS_MAX)).astype(int))
     for start in starts if size == 1 else starts[:: max(1, size // 2)]:
         rows = [int(start + i) % batch for i in reversed(range(size))]
@@ -194,5 +194,7 @@ def rows_problem(
     return ""
 
 
-def _is_half(outputs: Outputs) -> bool:
-    return any(dtype in ("float16", BFLOAT16) for dtype in outputs.dtypes.values())
+def row_tolerance(outputs: Outputs) -> float:
+    """Return how far a row may be from what it is alone, relative to its size."""
+    half = any(dtype in ("float16", BFLOAT16) for dtype in outputs.dtypes.values())
+    return ROW_RTOL_HALF if half else ROW_RTOL

@@ -11,7 +11,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,9 +19,9 @@ import numpy as np
 
 from ngraphbench.errors import CompileFailed, NGraphBenchError, Unsupported, WorkerFailed
 from ngraphbench.models.batch import (
-    ROW_RTOL,
     contradiction,
     output_axis,
+    row_tolerance,
     rows_problem,
     take_rows,
 )
@@ -288,7 +288,7 @@ def _batch_notes(source: Source, feed: Feed, reference: Reference, batch: int) -
 
     Raises Unsupported (``batch-fixed``) where an output lacks the batch axis it declares.
     """
-    whole, alone = reference.own, _row_alone(source, feed)
+    whole, rows = reference.own, _rows_alone(source, feed, batch)
     problem = contradiction(
         source.declared_outputs(),
         set(source.plan.symbols),
@@ -301,22 +301,26 @@ def _batch_notes(source: Source, feed: Feed, reference: Reference, batch: int) -
             reason="batch-fixed",
             hint="Its operators fix the batch, or fold it into another axis.",
         )
-    notes, rows, single = [], {}, {}
-    for name, array in whole.arrays.items():
-        axis = _axis_of(name, whole, alone, batch)
+    first = next(iter(rows.values()), None)
+    axes = {name: _axis_of(name, whole, first, batch) for name in whole.arrays}
+    notes = []
+    for name, axis in axes.items():
         if axis is None:
-            where = "x".join(map(str, array.shape)) or "scalar"
+            where = "x".join(map(str, whole.arrays[name].shape)) or "scalar"
             notes.append(f"output-has-no-batch: {name} is {where} at batch {batch}")
-        elif alone is not None:
-            rows[name] = np.take(array, [-1], axis=axis)
-            single[name] = alone.arrays[name]
-    if alone is None or not reference.deterministic:
-        return notes
-    if relative_error(Outputs(single, alone.dtypes), Outputs(rows, whole.dtypes)) > ROW_RTOL:
-        notes.append(
-            "rows-depend-on-batch: the last row alone gives other values than in the batch"
-        )
+    followed = {name: axis for name, axis in axes.items() if axis is not None}
+    if reference.deterministic and any(
+        _differs(alone, whole, followed, row) for row, alone in rows.items()
+    ):
+        notes.append("rows-depend-on-batch: a row alone gives other values than in the batch")
     return notes
+
+
+def _differs(alone: Outputs, whole: Outputs, axes: Mapping[str, int], row: int) -> bool:
+    taken = {name: np.take(whole.arrays[name], [row], axis=axis) for name, axis in axes.items()}
+    single = {name: alone.arrays[name] for name in axes}
+    far = relative_error(Outputs(single, alone.dtypes), Outputs(taken, whole.dtypes))
+    return far > row_tolerance(whole)
 
 
 def _axis_of(name: str, whole: Outputs, alone: Outputs | None, batch: int) -> int | None:
@@ -326,12 +330,15 @@ def _axis_of(name: str, whole: Outputs, alone: Outputs | None, batch: int) -> in
     return shape.index(batch) if batch in shape else None
 
 
-def _row_alone(source: Source, feed: Feed) -> Outputs | None:
+def _rows_alone(source: Source, feed: Feed, batch: int) -> dict[int, Outputs]:
+    """Return the outputs of the first and of the last row alone, where the model gives any."""
     try:
         run = source.plain(feed.specs)
-        return run(take_rows(feed.a, feed.axes, [-1])) if run is not None else None
+        if run is None:
+            return {}
+        return {row: run(take_rows(feed.a, feed.axes, [row])) for row in (0, batch - 1)}
     except Exception:  # a check in passing: a model may simply refuse batch 1
-        return None
+        return {}
 
 
 def _write_json(path: Path, value: Json) -> None:
