@@ -11,6 +11,8 @@ import pytest
 from fake_runs import campaign, compiler, fake_plan, small_profile
 
 from ngraphbench.plan import Plan
+from ngraphbench.session.launches import learn, learned, state_file
+from ngraphbench.stats import Launch
 from ngraphbench.store.rundir import RunDir
 from ngraphbench.store.schema import load_schema
 from ngraphbench.types import Json
@@ -80,3 +82,18 @@ def test_a_claim_about_a_compiler_builds_each_launch_anew(tmp_path: Path) -> Non
     assert costs["compile_warm_s"] is None
     assert "artifact_load_s" not in costs
     assert record["command"].count("--claim compiler") == 1
+
+
+def test_a_session_believes_what_this_host_has_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    path = state_file()
+    assert path is not None
+    learn(Launch(0.003, 6.0))
+    before = path.read_text()
+    _, about = measure(tmp_path, "artefact", epochs=2)
+    known = learned()
+    assert about["launch_prior"] == {"sd": known.sd, "degrees": known.degrees}
+    # The fake compiler is none that users have: its launches teach nothing of theirs.
+    assert path.read_text() == before
