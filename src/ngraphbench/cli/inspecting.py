@@ -180,8 +180,8 @@ def doctor(json_: JsonObject = False) -> int:
 
 
 def _launch_line(known: Learned) -> str:
-    """Return what was learned of this host's launches as a sentence."""
+    """Return what was learned of how this host's launches differ."""
     if not known.sessions:
-        return "Launches of one program are taken to differ by 1 %: nothing was learned here yet."
+        return "nothing was learned here yet; those of one program are taken to differ by 1 %"
     sessions = "1 session" if known.sessions == 1 else f"{known.sessions} sessions"
-    return f"Launches of one program differ by {known.sd:.1%} on this host ({sessions})."
+    return f"those of one program differ by {known.sd:.1%} on this host ({sessions})"
