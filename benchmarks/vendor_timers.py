@@ -52,14 +52,13 @@ class Launch:
 def launch(row: Row, setting: Setting, *, turns: int, seconds: float, seed: int) -> Launch:
     """Return one launch: both sides started anew, then ``turns`` turns each."""
     order = random.Random(seed)
-    turns, seconds = max(5, turns // row.longer), seconds * row.longer
+    turns, seconds = max(8, turns // row.longer), seconds * row.longer
     with ExitStack() as undo:
         theirs = Vendor(row, setting)
         undo.callback(theirs.close)
-        expected = theirs.ready()
         ours = Ours(row, setting)
         undo.callback(ours.close)
-        check_same(row, theirs=expected, ours=ours.ready())
+        check_same(row, theirs=theirs.ready(), ours=ours.ready())
         sides: dict[str, Vendor | Ours] = {"ours": ours, "theirs": theirs}
         taken: dict[str, list[dict[str, Any]]] = {"ours": [], "theirs": []}
         for _ in range(turns):
