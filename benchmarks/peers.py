@@ -124,28 +124,28 @@ def measure(sessions: int, curve_sessions: int, processes: int) -> dict[Cell, Co
 
 # -- tables
 
-METRICS: Mapping[str, tuple[str, Callable[[Count], str]]] = {
-    "order": (
+METRICS: tuple[tuple[str, Callable[[Count], str]], ...] = (
+    (
         "Wrong order of two programs 3 % apart, by the estimates alone",
         lambda found: f"{found.misordered / found.sessions:.1%}",
     ),
-    "wrong": (
+    (
         "Wrong winner declared at 3 %: the interval lies on the wrong side",
         lambda found: f"{found.wrong / found.sessions:.1%}" if found.intervals else "-",
     ),
-    "right": (
+    (
         "Settled rightly at 3 %: the interval lies on the right side",
         lambda found: f"{found.right / found.sessions:.0%}" if found.intervals else "-",
     ),
-    "coverage": (
+    (
         "Share of 95 % intervals that hold the truth",
         lambda found: f"{found.covered / found.intervals:.3f}" if found.intervals else "-",
     ),
-    "alarm": (
+    (
         "Equal programs told apart (A/A)",
         lambda found: f"{found.alarms / found.sessions:.1%}" if found.intervals else "-",
     ),
-}
+)
 
 
 def tables(counts: Mapping[Cell, Counts]) -> str:
@@ -153,7 +153,7 @@ def tables(counts: Mapping[Cell, Counts]) -> str:
     cells = [cell for cell in table_cells() if cell in counts]
     names = list(counts[cells[0]])
     lines: list[str] = []
-    for title, shown in METRICS.values():
+    for title, shown in METRICS:
         heads = [f"**{name}**" if name == OURS else name for name in names]
         lines += [f"{title}:", "", "| drift | " + " | ".join(heads) + " |"]
         lines.append("|---" + "|---:" * len(names) + "|")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,9 +53,3 @@ class ReplayedMachine(Machine):
 
     def noise(self) -> float:
         return 0.0
-
-
-def spread(trace: Trace) -> float:
-    """Return the standard deviation of the log slowdown that the middle 90 % suggest."""
-    low, high = np.quantile(trace.log_slowdown, [0.05, 0.95])
-    return float(high - low) / 3.29 if high > low else math.nan
