@@ -172,7 +172,10 @@ def _entry(
     if kind == "paced":
         _add_paced(entry, rows, confidence)
     elif kind == "sustained":
-        entry["sustained"] = sustained_summary(rows, confidence)
+        entry["sustained"] = {
+            **sustained_summary(rows, confidence),
+            "start_celsius": first["start_celsius"],
+        }
     if kind in ("tails", "concurrent"):
         entry["throughput_per_s"] = _throughput(
             timed, rows, batch=batch, confidence=confidence, launch=launch
@@ -279,5 +282,4 @@ def sustained_summary(rows: Mapping[str, Array], confidence: float) -> dict[str,
         "slowdown": math.exp(centre) / start_ns,
         "throttled_after_s": float(rows["start_ns"][first_hot]) / 1e9 if throttled else None,
         "slots": count,
-        "start_celsius": None,
     }

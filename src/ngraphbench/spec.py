@@ -34,12 +34,13 @@ from ngraphbench.spec_values import (
     compiler_entry,
     dim_entry,
     generator_entry,
-    numbers_entry,
+    in_flight_entry,
     parse_bytes,
     parse_compiler,
     parse_seconds,
     rate_entry,
     setting_entry,
+    sustained_entry,
     threads_entry,
 )
 from ngraphbench.types import DTYPES, Json
@@ -158,7 +159,7 @@ def _compiler_as_written(spec: CompilerSpec) -> str | Json:
 Positive = Annotated[int, AfterValidator(_positive)]
 Seed = Annotated[int, AfterValidator(_seed)]
 Dim = Annotated[Any, BeforeValidator(dim_entry)]
-InFlight = Annotated[list[Positive], BeforeValidator(numbers_entry), AfterValidator(_unique)]
+InFlight = Annotated[list[Positive], BeforeValidator(in_flight_entry), AfterValidator(_unique)]
 Shape = list[Dim]
 Setting = Annotated[Any, BeforeValidator(setting_entry)]
 Seconds = Annotated[float, BeforeValidator(parse_seconds)]
@@ -198,9 +199,8 @@ Model = Annotated[ModelEntry, BeforeValidator(_model_entry)]
 
 class Measure(_Entry):
     """How to measure. ``threads`` is a number, the same for all; ``auto``: what the device
-    offers; or ``vendor-default``: each compiler does as it is shipped.
-
-    The rest is laid out as ``case.Method``; ``beside`` is a model.
+    offers; or ``vendor-default``: each compiler does as it is shipped. The rest is laid
+    out as ``case.Method``; ``beside`` is a model.
     """
 
     profile: Annotated[str, _choice(*PROFILES)] = "default"
@@ -213,7 +213,7 @@ class Measure(_Entry):
     tails: Seconds | None = None
     rate: Annotated[float, BeforeValidator(rate_entry)] | None = None
     in_flight: InFlight | None = None
-    sustained: Seconds | None = None
+    sustained: Annotated[float, BeforeValidator(sustained_entry)] | None = None
     beside: Annotated[str, Field(min_length=1)] | None = None
 
 

@@ -16,14 +16,18 @@ __all__ = [
     "compiler_entry",
     "dim_entry",
     "generator_entry",
-    "numbers_entry",
+    "in_flight_entry",
     "parse_bytes",
     "parse_compiler",
     "parse_seconds",
     "rate_entry",
     "setting_entry",
+    "sustained_entry",
     "threads_entry",
 ]
+
+IN_FLIGHT_MAX = 256
+SUSTAINED_S_MIN = 10.0
 
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
 _GENERATOR = re.compile(rf"normal|(?:uniform|int|range):{_NUMBER}:{_NUMBER}|const:{_NUMBER}")
@@ -188,9 +192,25 @@ def rate_entry(value: object) -> object:
     return float(str(value))
 
 
-def numbers_entry(value: object) -> object:
-    """Return a single number as a list of one, anything else as it is."""
-    return [value] if isinstance(value, int) else value
+def in_flight_entry(value: object) -> object:
+    """Return numbers of requests in flight as a list; a single number is a list of one.
+
+    Raises ValueError above 256: each request has a thread of its own.
+    """
+    numbers = [value] if isinstance(value, int) else value
+    if isinstance(numbers, list) and any(isinstance(n, int) and n > IN_FLIGHT_MAX for n in numbers):
+        raise ValueError(f"takes up to {IN_FLIGHT_MAX} requests, each of which has a thread")
+    return numbers
+
+
+def sustained_entry(value: object) -> float:
+    """Return seconds. Raises ValueError below ten: heat and power take longer to show."""
+    seconds = parse_seconds(value)
+    if seconds < SUSTAINED_S_MIN:
+        raise ValueError(
+            f"takes at least {SUSTAINED_S_MIN:g}s, better 5min, not {value!r}: heat takes time"
+        )
+    return seconds
 
 
 def threads_entry(value: object) -> object:

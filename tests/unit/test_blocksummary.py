@@ -66,6 +66,7 @@ def outcome(kind: str, epoch: int = 0, **changes: object) -> Json:
         "requests": 0,
         "window_ns": 1000 * MS,
         "cpu_ns": 0,
+        "start_celsius": 41.0 if kind == "sustained" else None,
     }
     return {**base, **changes}
 
@@ -206,6 +207,17 @@ def test_heat_is_found_where_it_begins() -> None:
     assert found["slowdown"] == pytest.approx(1.15, rel=0.01)
     equilibrium = found["equilibrium_ms"]
     assert equilibrium["low"] < 11.5 * 1.002 and equilibrium["high"] > 11.5 * 0.998
+
+
+def test_a_sustained_block_is_told_with_its_start_temperature() -> None:
+    samples = rows(
+        "sustained", *(slots(np.full(60, 10.0))[name] for name in ("start_ns", "end_ns"))
+    )
+    samples["calls"] = np.full(60, 100)
+    (found,) = summarised([outcome("sustained", window_ns=60_000 * MS)], samples)
+    assert found["sustained"]["start_celsius"] == 41.0
+    assert found["sustained"]["start_ms"] == pytest.approx(10.0)
+    assert (found["requests"], found["seconds"], found["service_ms"]) == (6000, 60.0, None)
 
 
 @pytest.mark.parametrize("shape", ["steady", "spell", "late"])

@@ -116,6 +116,8 @@ def test_anchors_and_merges(tmp_path: Path) -> None:
         ("measure:\n  in_flight: [1, 1]", 5, "measure.in_flight", "1 twice"),
         ("measure:\n  claim: compilers", 5, "measure.claim", "compiler"),
         ("measure:\n  profile: quick\n  claim: compiler", 6, "measure.claim", "3 builds"),
+        ("measure:\n  in_flight: [1, 1000]", 5, "measure.in_flight", "up to 256"),
+        ("measure:\n  sustained: 3s", 5, "measure.sustained", "at least 10s"),
         ("measure:\n  sustained: soon", 5, "measure.sustained", "a duration"),
         ("measure: {threads: 0}", 4, "measure.threads", "auto"),
         ("measure: {threads: true}", 4, "measure.threads", "auto"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
@@ -18,6 +17,7 @@ from ngraphbench.compilers.checks import (
     check_inputs,
     check_open,
 )
+from ngraphbench.compilers.inference import INFERENCE, enter_in_this_thread
 from ngraphbench.errors import CompileFailed, NGraphBenchError, RunFailed, Unsupported
 from ngraphbench.models.modules import arrange_inputs, flatten_outputs
 from ngraphbench.plugin import PRESET, Compiler, Program, package_version
@@ -43,33 +43,6 @@ Call = Callable[..., Any]
 Warm = TypeVar("Warm", bound="TorchProgram")
 
 
-class _Inference:
-    """Inference mode, for as long as any program is open.
-
-    Entering it anew in every run costs some 9 us, half as much again for the smallest
-    models, and a user's own loop does not pay that either.
-    """
-
-    def __init__(self) -> None:
-        self._programs = 0
-        self._mode: Any = None
-
-    def enter(self) -> None:
-        if self._programs == 0:
-            self._mode = importlib.import_module("torch").inference_mode()
-            self._mode.__enter__()
-        self._programs += 1
-
-    def leave(self) -> None:
-        self._programs -= 1
-        if self._programs == 0:
-            self._mode.__exit__(None, None, None)
-
-
-_INFERENCE = _Inference()
-_THREAD = threading.local()
-
-
 class TorchProgram(Program):
     """A module, compiled or not, with its inputs as resident tensors."""
 
@@ -85,7 +58,7 @@ class TorchProgram(Program):
         self._pairs: list[tuple[Any, Any]] = []
         self._result: Any = None
         self.mutates_inputs = False
-        _INFERENCE.enter()
+        INFERENCE.enter()
 
     def load(self, inputs: Arrays) -> None:
         check_open(self._call, name="torch")
@@ -125,7 +98,7 @@ class TorchProgram(Program):
 
     def close(self) -> None:
         if self._call is not None:
-            _INFERENCE.leave()
+            INFERENCE.leave()
         self._call = self._module = self._result = None
         self._args, self._kwargs, self._pairs = (), {}, []
 
@@ -165,11 +138,12 @@ class TorchProgram(Program):
 class TorchLane(TorchProgram):
     """A module's inputs and outputs for a thread of its own, in inference mode there too."""
 
+    def __init__(self, call: Call, *, module: Any, workload: Workload) -> None:
+        super().__init__(call, module=module, workload=workload)
+        self._torch = importlib.import_module("torch")
+
     def run(self) -> None:
-        if not getattr(_THREAD, "mode", None):
-            # It holds for one thread alone, and must end there: so the thread keeps it.
-            _THREAD.mode = importlib.import_module("torch").inference_mode()
-            _THREAD.mode.__enter__()
+        enter_in_this_thread(self._torch)
         super().run()
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ngraphbench.blockplan import blocks_of, describe
 from ngraphbench.case import Session
 from ngraphbench.errors import NGraphBenchError
+from ngraphbench.session.cooling import Cooling, thermometer
 from ngraphbench.session.resident import Resident
 from ngraphbench.session.state import status_of
 from ngraphbench.store.samples import BLOCK_COLUMNS, append_samples, block_file
@@ -45,6 +46,7 @@ def measure_blocks(
     blocks = blocks_of(session.method, session.profile, epoch)
     turns = list(_turns(blocks, list(residents), random.Random(f"blocks/{session.seed}/{epoch}")))
     gone: set[str] = set()
+    cooling = Cooling(thermometer(session.device), interrupted)
     for resident in residents.values() if turns else ():
         # Lanes hold memory that one request at a time does not need.
         resident.seal_usage()
@@ -61,7 +63,8 @@ def measure_blocks(
             message = "The cell's time in this launch was over before this block."
             outcome = _Outcome("skipped", "cell-deadline", message)
         else:
-            outcome = _measured(resident, block)
+            celsius = cooling.wait() if block.kind == "sustained" else None
+            outcome = replace(_measured(resident, block), start_celsius=celsius)
             if outcome.status in GONE:
                 gone.add(key)
         rows = _rows(outcome.rows, block, epoch)
@@ -88,6 +91,7 @@ class _Outcome:
     message: str = ""
     reply: Json | None = None
     rows: Arrays | None = None
+    start_celsius: float | None = None
 
     def to_json(self, block: BlockRequest, epoch: int) -> Json:
         reply = self.reply or {}
@@ -103,6 +107,7 @@ class _Outcome:
             "requests": reply.get("requests", 0),
             "window_ns": reply.get("window_ns", 0),
             "cpu_ns": reply.get("cpu_ns", 0),
+            "start_celsius": self.start_celsius,
         }
 
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,28 +27,25 @@ from ngraphbench.plugin import (
     LoadsArtifact,
     Program,
     ReportsCoverage,
-    RunsConcurrently,
     SavesArtifact,
     resolve_options,
 )
 from ngraphbench.testing import observe
+from ngraphbench.testing.lanes import HEAVY_BATCH, TIMING_ATTEMPTS, LaneChecks
 from ngraphbench.testing.workloads import reference_arrays, write_workload
 from ngraphbench.types import VENDOR_DEFAULT, Arrays, Device, OptionValue, Support, storage_dtype
-from ngraphbench.worker.lanes import run_lanes
 from ngraphbench.workload import INPUT_SETS, Workload
 
 __all__ = ["CompilerContract"]
 
-HEAVY_BATCH = 64
 FP32_ERROR = 1e-5
 LOW_PRECISION_ERROR = 0.1
 LAZY_FLOOR_NS = 50_000_000
 LAZY_RATIO = 20
-TIMING_ATTEMPTS = 3
 WITHOUT_VENDOR = ("test_probe_never_raises", "test_import_needs_no_vendor")
 
 
-class CompilerContract:
+class CompilerContract(LaneChecks):
     """Checks that a plugin keeps the contract; subclass it with ``compiler`` set.
 
     ``models`` names the small models of ``testing.samples`` it is run on, ``heavy`` the one
@@ -215,33 +211,6 @@ class CompilerContract:
                 for name, value in self._outputs(program, row).items():
                     error = observe.relative_error(whole[name][i : i + 1], value)
                     assert error <= self.rtol, f"Row {i} of {name} is off by {error:.2e}."
-
-    def test_lanes_have_inputs_of_their_own(self, tmp_path: Path) -> None:
-        root = self._root(tmp_path)
-        with self._program(root, batch=2) as (program, workload):
-            lanes = _lanes(program, 3)
-            for turn in range(2):
-                # Every lane must follow its inputs, whatever runs beside it.
-                sets = [INPUT_SETS[(place + turn) % 2] for place in range(len(lanes))]
-                for lane, which in zip(lanes, sets, strict=True):
-                    lane.load(workload.input_arrays(which))
-                run_lanes(lanes, window_ns=10**8, calls_max=60, now=time.perf_counter_ns)
-                for lane, which in zip(lanes, sets, strict=True):
-                    self._check(lane.outputs(), root, batch=2, which=which)
-            for lane in lanes:
-                lane.close()
-            self._check(self._outputs(program, workload.input_arrays("a")), root, batch=2)
-
-    def test_lanes_skip_no_work(self, tmp_path: Path) -> None:
-        root = write_workload(tmp_path / "heavy", self.heavy, batches=(HEAVY_BATCH,))
-        with self._program(root, batch=HEAVY_BATCH, heavy=True) as (program, workload):
-            sets = [workload.input_arrays(which) for which in INPUT_SETS]
-            for lane in _lanes(program, 2):
-                faults = [observe.skipped_work(lane, sets)]
-                while faults[-1] and len(faults) < TIMING_ATTEMPTS:
-                    faults.append(observe.skipped_work(lane, sets))
-                lane.close()
-                assert not faults[-1], "; ".join(faults)
 
     # How it fails
 
@@ -445,14 +414,6 @@ class CompilerContract:
             assert error <= self.rtol, (
                 f"{root.name}, batch {batch}, inputs {which}: {name} is off by {error:.2e}."
             )
-
-
-def _lanes(program: Program, count: int) -> Sequence[Program]:
-    if not isinstance(program, RunsConcurrently):
-        pytest.skip("It holds one request at a time.")
-    lanes = program.lanes(count)
-    assert len(lanes) == count, f"{count} lanes were asked for, {len(lanes)} came."
-    return lanes
 
 
 def _check_equal(found: Arrays, kept: Arrays, message: str) -> None:
