@@ -145,3 +145,21 @@ def test_a_range_becomes_what_the_dtype_needs() -> None:
 def test_shapes_of_a_case_win_over_those_of_the_model() -> None:
     merged = merge_overrides({"x": {"shape": [1, 2], "dtype": "float16"}}, {"x": ["batch", 9]})
     assert merged == {"x": {"shape": ["batch", 9], "dtype": "float16"}}
+
+
+def test_a_dim_written_as_a_sum_of_others_is_their_sum() -> None:
+    declared = [
+        Declared("ids", "int64", ("batch", "seq")),
+        Declared("mask", "int64", ("batch", "past + seq")),
+        Declared("keys", "float32", ("batch * 2", "past", 4)),
+    ]
+    plan = plan_inputs(declared, {})
+    assert [spec.shape for spec in plan.bound(3)] == [(3, 64), (3, 128), (6, 64, 4)]
+    # The other sizes follow one that is given.
+    plan = plan_inputs(declared, {"ids": {"shape": ["batch", 5]}})
+    assert [spec.shape for spec in plan.bound(2)] == [(2, 5), (2, 69), (4, 64, 4)]
+
+
+def test_a_sum_of_unknown_dims_is_a_dim_of_its_own() -> None:
+    plan = plan_inputs([Declared("x", "float32", ("N", "a + b"))], {})
+    assert plan.bound(2)[0].shape == (2, 64)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from ngraphbench.models.dims import is_expression
 from ngraphbench.models.reference import Outputs, same_values
 from ngraphbench.types import BFLOAT16, Arrays, TensorSpec
 
@@ -64,7 +65,7 @@ def batch_symbols(shapes: Mapping[str, Sequence[int | str]], notes: list[str]) -
         if len(shape) > 1 and _is_time(shape[0]) and isinstance(shape[1], str) and
         is_batch_letter(shape[1])
     ]  # fmt: skip
-    leading = [dim for axis, dim in symbols if axis == 0]
+    leading = [dim for axis, dim in symbols if axis == 0 and not is_expression(dim)]
     if not named and not leading:
         return set()
     first = str(named[0] if named else leading[0])
@@ -73,6 +74,8 @@ def batch_symbols(shapes: Mapping[str, Sequence[int | str]], notes: list[str]) -
     for name, shape in shapes.items():
         head = shape[0] if shape else 1
         if not isinstance(head, str) or head in found or first in shape or head in beside:
+            continue
+        if is_expression(head):
             continue
         if any(dim == head and axis > 0 for axis, dim in symbols):
             continue
@@ -83,6 +86,8 @@ def batch_symbols(shapes: Mapping[str, Sequence[int | str]], notes: list[str]) -
 
 
 def _names(symbol: str, axis: int) -> bool:
+    if is_expression(symbol):
+        return False
     return BATCH in symbol.lower() or (axis == 0 and is_batch_letter(symbol))
 
 

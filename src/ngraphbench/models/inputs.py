@@ -13,6 +13,7 @@ from typing import Any
 
 from ngraphbench.errors import SpecError, Unsupported
 from ngraphbench.models.batch import BATCH, batch_symbols, conjectures, is_batch_letter
+from ngraphbench.models.dims import derived_size, is_expression
 from ngraphbench.types import DTYPES, FLOATS, Json, TensorSpec
 
 __all__ = [
@@ -51,7 +52,8 @@ class InputPlan:
     ``fixed_batch`` is the only batch size possible, or None for any; ``declared`` says
     that the model's own shapes fix it, and not what the user gave. ``symbols`` are the
     names that the model has for the batch. ``guesses`` maps each dim that is neither fixed
-    nor given to its first size.
+    nor given to its first size, ``given`` those that are given to theirs. A dim written as
+    a sum of others gets that.
     """
 
     specs: tuple[TensorSpec, ...]
@@ -59,6 +61,7 @@ class InputPlan:
     declared: bool = False
     symbols: frozenset[str] = frozenset()
     guesses: Mapping[str, int] = field(default_factory=dict)
+    given: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
@@ -83,14 +86,10 @@ class InputPlan:
                 reason="batch-fixed",
                 hint=f"Export it with a dynamic batch, or use -b {self.fixed_batch}.",
             )
-        known: dict[str, int] = {**self.sizes(attempt), BATCH: batch}
+        known = {**self.sizes(attempt), BATCH: batch, **dict.fromkeys(self.symbols, batch)}
+        known |= self.given
         return tuple(
-            TensorSpec(
-                name=spec.name,
-                dtype=spec.dtype,
-                shape=tuple(d if isinstance(d, int) else known[d] for d in spec.shape),
-                generator=spec.generator,
-            )
+            replace(spec, shape=tuple(_size(dim, known) for dim in spec.shape))
             for spec in self.specs
         )
 
@@ -111,6 +110,13 @@ class InputPlan:
     def batch_axes(self) -> dict[str, int | None]:
         """Return the batch axis of every input by name; None for an input without."""
         return {s.name: s.shape.index(BATCH) if BATCH in s.shape else None for s in self.specs}
+
+
+def _size(dim: int | str, known: Mapping[str, int]) -> int:
+    if isinstance(dim, int):
+        return dim
+    written = derived_size(dim, known) if is_expression(dim) else None
+    return known[dim] if written is None else written
 
 
 def _with(shape: tuple[int | str, ...], axis: int) -> tuple[int | str, ...]:
@@ -149,8 +155,9 @@ def plan_inputs(declared: Sequence[Declared], overrides: Mapping[str, Any]) -> I
     fixed_batch = _fixed_batch(resolved, fixed, notes)
     declares = not any(BATCH in shape for shape in resolved.values()) and fixed_batch is not None
     guesses = _guesses(resolved)
-    if guesses:
-        text = ", ".join(f"{name}={size}" for name, size in guesses.items())
+    free = {name: size for name, size in guesses.items() if not is_expression(name)}
+    if free:
+        text = ", ".join(f"{name}={size}" for name, size in free.items())
         notes.append(f"dims-guessed: {text} (or others if these fail); give --input to choose")
     specs = tuple(_spec(one, overrides.get(one.name, {}), resolved[one.name]) for one in declared)
     return InputPlan(
@@ -159,6 +166,7 @@ def plan_inputs(declared: Sequence[Declared], overrides: Mapping[str, Any]) -> I
         declared=declares,
         symbols=frozenset(symbols),
         guesses=guesses,
+        given=bound,
         notes=tuple(notes),
     )
 
