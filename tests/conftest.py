@@ -1,4 +1,4 @@
-"""Nothing that is tested may leave a trace in the user's own state folder."""
+"""What holds for all tests: no trace in the user's state folder, no example judged by time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import tempfile
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+# On a shared machine a deadline says how busy it is.
+settings.register_profile("shared", deadline=None)
+settings.load_profile("shared")
 
 
 @pytest.fixture(scope="session", autouse=True)
