@@ -12,6 +12,7 @@ from ngraphbench.types import Array
 
 __all__ = [
     "LAUNCH_PRIOR",
+    "RACE_SHARE",
     "Launch",
     "hodges_lehmann",
     "holm",
@@ -36,6 +37,10 @@ class Launch:
 
 LAUNCH_PRIOR = Launch(sd=0.01, degrees=4.0)
 """What is believed of a host before anything is measured on it: 1 %, worth 4 d.f."""
+
+RACE_SHARE = 0.5
+"""The part of a race's allowed error that dropping candidates spends; the verdict on those
+that stay has the rest."""
 
 
 def walsh_averages(values: Array) -> Array:

@@ -88,7 +88,9 @@ def _location(epochs: Sequence[Array], confidence: float) -> tuple[float, float,
     pairs = zip(epochs, centres, strict=True)
     residuals = np.concatenate([column - centre for column, centre in pairs])
     low, high = stats.signed_rank_interval(residuals, confidence)
-    return estimate, estimate + min(low, 0.0), estimate + max(high, 0.0)
+    # Every epoch counts the same, so a short one adds more noise than its share of rounds.
+    uneven = math.sqrt(len(residuals) * sum(1 / len(c) for c in epochs)) / len(epochs)
+    return estimate, estimate + uneven * min(low, 0.0), estimate + uneven * max(high, 0.0)
 
 
 def epoch_log_times(samples: Samples) -> Array:
@@ -97,11 +99,20 @@ def epoch_log_times(samples: Samples) -> Array:
 
 
 def launch_of(all_samples: Sequence[Samples], prior: Launch = LAUNCH_PRIOR) -> Launch:
-    """Return the launch spread pooled over candidates that were there in every epoch."""
-    columns = [epoch_log_times(samples) for samples in all_samples]
-    longest = max((len(column) for column in columns), default=0)
-    table = [column for column in columns if len(column) == longest]
-    return stats.launch_spread(np.array(table), prior) if table else prior
+    """Return the launch spread pooled over candidates that were there in every epoch.
+
+    Only rounds that all of them share count: what a machine does meanwhile must be common.
+    """
+    logs = [round_logs(samples) for samples in all_samples]
+    epochs = [{epoch for epoch, _ in found} for found in logs]
+    longest = max(map(len, epochs), default=0)
+    if longest < 2:
+        return prior
+    logs = [found for found, there in zip(logs, epochs, strict=True) if len(there) == longest]
+    shared = set(logs[0]).intersection(*logs)
+    columns = [_by_epoch({key: found[key] for key in shared}) for found in logs]
+    table = [[float(np.median(column)) for column in found] for found in columns]
+    return stats.launch_spread(np.array(table), prior) if len(columns[0]) == longest else prior
 
 
 def prior_of(session: Json | None) -> Launch:

@@ -8,7 +8,7 @@ every candidate in fresh random order, so that drift is common to all and cancel
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
@@ -29,7 +29,18 @@ from ngraphbench.session.schedule import (
 )
 from ngraphbench.types import Array, Json
 
-__all__ = ["Candidate", "EpochResult", "Failure", "Progress", "Row", "SlotResult", "measure_epoch"]
+__all__ = [
+    "Candidate",
+    "EpochResult",
+    "Failure",
+    "Progress",
+    "Row",
+    "Ruling",
+    "Runs",
+    "SlotResult",
+    "columns",
+    "measure_epoch",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +104,29 @@ class Progress:
     left_ns: int
 
 
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """Who leaves a race, with its rows kept, and how that ends the epoch (empty: it goes on)."""
+
+    leaving: frozenset[str] = frozenset()
+    ended: str = ""
+
+
+class Runs(Protocol):
+    """Says who runs, and for how long, where that is not everyone to the end (a race)."""
+
+    def resting(self, number: int) -> Collection[str]:
+        """Return who does not run in that round, counted from 0."""
+
+    def look(self, rounds: int, rows: Mapping[str, Sequence[Row]]) -> Ruling:
+        """Return what follows from the rows of those that still run, after that many rounds."""
+
+
 @dataclass(slots=True)
 class EpochResult:
     """Rows by candidate, who failed, and how the epoch ended.
 
-    ``ended``: ``precise | budget | rounds | interrupted | empty``.
+    ``ended``: ``precise | decided | budget | rounds | interrupted | empty``.
     """
 
     rows: dict[str, list[Row]] = field(default_factory=dict)
@@ -125,6 +154,7 @@ class _Epoch:
     epoch: int
     estimates: dict[str, float]
     result: EpochResult
+    race: Runs | None = None
 
     def slot(self, key: str, *, number: int, position: int) -> Row | None:
         candidate = self.candidates[key]
@@ -156,6 +186,7 @@ def measure_epoch(
     controls: Callable[[int], None] = lambda number: None,
     observe: Callable[[Progress], None] = lambda progress: None,
     interrupted: Callable[[], bool] = lambda: False,
+    race: Runs | None = None,
 ) -> EpochResult:
     """Return the rows of one epoch: rounds until precise, out of budget, or at the maximum.
 
@@ -163,8 +194,10 @@ def measure_epoch(
     gives it; ``controls(round)`` runs the canaries once per round; ``interrupted()`` is
     asked between slots, and ends the epoch, whose unfinished round is dropped. A candidate
     that raises leaves; the others go on. The order depends on ``seed`` and epoch alone.
+    With a ``race`` that decides who runs and when it is over; the budget of who leaves is
+    not spent.
     """
-    state = _Epoch(dict(candidates), profile, mode, epoch, dict(call_ns), EpochResult())
+    state = _Epoch(dict(candidates), profile, mode, epoch, dict(call_ns), EpochResult(), race)
     result = state.result
     result.rows = {key: [] for key in candidates}
     generator = random.Random(f"{seed}/{epoch}")
@@ -181,10 +214,14 @@ def measure_epoch(
         result.rounds = number + 1
         elapsed_ns = clock.now_ns() - started_ns
         observe(_progress(result.rounds, elapsed_ns, budget_ns, profile))
+        live = len(state.candidates)
         ended = _ended(state, elapsed_ns, budget_ns, pairs)
         if ended:
             result.ended = ended
             break
+        if live > len(state.candidates) > 0:
+            left_ns = (budget_ns - elapsed_ns) * len(state.candidates) // live
+            budget_ns = elapsed_ns + max(0, left_ns)
     return result
 
 
@@ -197,7 +234,9 @@ def _round(
 ) -> bool:
     """Run one round; its rows are kept only when it is whole. False when interrupted."""
     rows: list[tuple[str, Row]] = []
-    for position, key in enumerate(round_order(list(state.candidates), repeats, generator)):
+    resting = state.race.resting(number) if state.race else ()
+    running = [key for key in state.candidates if key not in resting]
+    for position, key in enumerate(round_order(running, repeats, generator)):
         if interrupted():
             return False
         if key not in state.candidates:
@@ -215,12 +254,26 @@ def _ended(state: _Epoch, elapsed_ns: int, budget_ns: int, pairs: Sequence[Pair]
     rounds = state.result.rounds
     if rounds < FEWEST_ROUNDS:
         return ""
-    if elapsed_ns >= budget_ns:
-        return "budget"
+    ruled = _look(state)
+    if ruled or elapsed_ns >= budget_ns:
+        return ruled or "budget"
+    if state.race is not None:
+        return ""
     if not is_look(rounds, state.profile.rounds_min):
         return ""
     samples = {key: columns(rows) for key, rows in state.result.rows.items()}
     return "precise" if precise_enough(samples, pairs, profile=state.profile) else ""
+
+
+def _look(state: _Epoch) -> str:
+    """Let those go that the race is over for; return how that ends the epoch, if it does."""
+    if state.race is None or not state.candidates:
+        return ""
+    rows = {key: state.result.rows[key] for key in state.candidates}
+    ruling = state.race.look(state.result.rounds, rows)
+    for key in ruling.leaving:
+        del state.candidates[key]
+    return ruling.ended
 
 
 def _progress(rounds: int, elapsed_ns: int, budget_ns: int, profile: Profile) -> Progress:
