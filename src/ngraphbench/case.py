@@ -297,6 +297,14 @@ class Session:
                 return peer
         return None
 
+    @property
+    def groups(self) -> tuple[tuple[Case, ...], ...]:
+        """Cases that do the same work: one model, batch size, precision and set of shapes."""
+        found: dict[tuple[Any, ...], list[Case]] = {}
+        for case in self.cases:
+            found.setdefault(_cell(case), []).append(case)
+        return tuple(tuple(group) for group in found.values())
+
     def retry(self, cases: tuple[Case, ...], attempt: int) -> Session:
         """Return a new session of ``cases`` under the same conditions."""
         return replace(self, cases=cases, attempt=attempt)

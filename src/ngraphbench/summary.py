@@ -102,6 +102,7 @@ def launch_of(all_samples: Sequence[Samples], prior: Launch = LAUNCH_PRIOR) -> L
     """Return the launch spread pooled over candidates that were there in every epoch.
 
     Only rounds that all of them share count: what a machine does meanwhile must be common.
+    Who ran in fewer than half of the rounds would leave too few, and is left out.
     """
     logs = [round_logs(samples) for samples in all_samples]
     epochs = [{epoch for epoch, _ in found} for found in logs]
@@ -109,6 +110,8 @@ def launch_of(all_samples: Sequence[Samples], prior: Launch = LAUNCH_PRIOR) -> L
     if longest < 2:
         return prior
     logs = [found for found, there in zip(logs, epochs, strict=True) if len(there) == longest]
+    most = max(map(len, logs))
+    logs = [found for found in logs if 2 * len(found) >= most]
     shared = set(logs[0]).intersection(*logs)
     columns = [_by_epoch({key: found[key] for key in shared}) for found in logs]
     table = [[float(np.median(column)) for column in found] for found in columns]

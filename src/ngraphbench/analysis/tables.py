@@ -111,6 +111,11 @@ class Cell:
         return self.measured and self.status in ("ok", "unverifiable")
 
     @property
+    def dropped(self) -> bool:
+        """Whether it left a race, surely slower than another one."""
+        return "dropped" in self.flags
+
+    @property
     def throughput(self) -> Interval | None:
         return self._interval("throughput_per_s")
 
@@ -184,6 +189,11 @@ class Evidence:
         """Return the profile of a session; the quick one where it is not known."""
         session = self.sessions.get(session_id)
         return Profile.from_json(session["profile"]) if session else PROFILES["quick"]
+
+    def raced(self, session_id: str) -> bool:
+        """Return whether candidates that were surely slower left early."""
+        session = self.sessions.get(session_id) or {}
+        return bool(session.get("conditions", {}).get("best"))
 
     def epochs(self, session_id: str) -> int:
         session = self.sessions.get(session_id)

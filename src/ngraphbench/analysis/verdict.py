@@ -12,7 +12,8 @@ from typing import Literal, TypeAlias
 
 from ngraphbench.analysis.reversal import Reversal
 from ngraphbench.analysis.tables import Cell, Evidence, Group, Interval, Read, join
-from ngraphbench.stats import holm
+from ngraphbench.analysis.topset import resolved_slower, verdict_confidence
+from ngraphbench.summary import Comparison
 from ngraphbench.summary import verdict as judge
 from ngraphbench.types import Json
 
@@ -75,6 +76,9 @@ def _verdict(evidence: Evidence, group: Group) -> Verdict:
     single = evidence.epochs(group.session_id) == 1
     notes = ["single launch"] if single and top else []
     notes += unranked
+    left = sum(cell.dropped for cell in group.cells)
+    if left and top:
+        notes.append(f"{left} left the race early, surely slower")
     notes += [f"{c.label}'s outputs could not be verified" for c in top if c.status != "ok"]
     tail = f" ({'; '.join(notes)})" if notes else ""
     return Verdict(
@@ -112,27 +116,31 @@ def _top_set(evidence: Evidence, group: Group) -> tuple[list[Cell], list[str]]:
         for c in group.cells
         if c.measured and c not in ranked
     ]
-    if not ranked:
+    # Who left a race was proved slower then, with its own share of the allowed error.
+    racing = [cell for cell in ranked if not cell.dropped]
+    if not racing:
         return [], unranked
-    slower = _resolved_slower(evidence, ranked[0], ranked[1:])
-    return [cell for cell in ranked if cell.label not in slower], unranked
+    slower = _resolved_slower(evidence, group, racing)
+    return [cell for cell in racing if cell.label not in slower], unranked
 
 
-def _resolved_slower(evidence: Evidence, fastest: Cell, rivals: Sequence[Cell]) -> set[str]:
-    """Return the labels of rivals that are slower than ``fastest``, by Holm's procedure."""
-    profile = evidence.profile(fastest.record["session_id"])
-    slower: set[str] = set()
-    while True:
-        level = holm(profile.confidence, len(slower), len(rivals))
-        fresh = {
-            rival.label
-            for rival in rivals
-            if rival.label not in slower
-            and judge(evidence.compare(fastest, rival, level), profile.tie) == "slower"
-        }
-        if not fresh:
-            return slower
-        slower |= fresh
+def _resolved_slower(evidence: Evidence, group: Group, racing: Sequence[Cell]) -> set[str]:
+    """Return the labels of cells that are slower than the first one."""
+    cells = {cell.label: cell for cell in racing}
+
+    def compare(a: str, b: str, confidence: float) -> Comparison | None:
+        return evidence.compare(cells[a], cells[b], confidence)
+
+    profile = evidence.profile(group.session_id)
+    raced = evidence.raced(group.session_id)
+    fastest, *rivals = cells
+    return resolved_slower(
+        fastest,
+        rivals,
+        compare,
+        confidence=verdict_confidence(profile.confidence, raced=raced),
+        tie=profile.tie,
+    )
 
 
 def _speedup(evidence: Evidence, base: Cell | None, cell: Cell) -> tuple[Interval, str] | None:

@@ -121,6 +121,7 @@ class RunProgress:
         left = event.get("left_s")
         note = f"{launch}round {number}/{most}"
         note += f", at most {_duration(left)} left" if left is not None else ""
+        note += _standing(event)
         self._show("round", "measure", done=epoch * most + number, of=epochs * most, note=note)
 
     def _on_waiting(self, event: Json) -> None:
@@ -129,6 +130,9 @@ class RunProgress:
     def _on_case(self, event: Json) -> None:
         if event.get("status") != "ok":
             self._say(str(event.get("status", "")), str(event.get("label", "")))
+
+    def _on_dropped(self, event: Json) -> None:
+        self._say("dropped", str(event.get("text", "")))
 
     def _on_note(self, event: Json) -> None:
         self._say("note", str(event.get("text", "")))
@@ -141,6 +145,15 @@ class RunProgress:
         line = Text(visible(word), style="bold yellow")
         line.append("  " + visible(text), style="default not bold")
         self._start().console.print(line, highlight=False)
+
+
+def _standing(event: Json) -> str:
+    """Return who is still in the race, where there is one."""
+    names, starters = event.get("racing") or [], event.get("starters", 0)
+    if not names:
+        return ""
+    named = ", ".join(map(str, names)) if len(names) <= 3 else ""
+    return f"; in the race: {named or f'{len(names)} of {starters}'}"
 
 
 def _duration(seconds: Any) -> str:

@@ -271,6 +271,8 @@ def _add_rows(
         label = Text(labels[visible(cell.label)])
         if cell.status == "wrong":
             label.stylize("strike")
+        if cell.dropped:
+            label.stylize("dim")
         table.add_row(
             Text(models if i == 0 else "", style="bold"),
             str(group.batch) if i == 0 else "",

@@ -49,6 +49,7 @@ FLAGS = {
     "denormals": "denormal numbers in weights or outputs may slow it down",
     "recompiled": "its artefact could not be saved or loaded: each launch compiled anew",
     "few-rounds": "it ended before the profile's least number of rounds",
+    "dropped": "it left the race (--best), surely slower; its figures are of few rounds",
     "output-flood": "the program printed so much that its log was cut",
     "batch-rewritten": "the file fixes another batch size; its rows were proved to stay right",
     "batch-shared": "an input whose first axis has another name was given the batch too",

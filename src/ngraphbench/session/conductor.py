@@ -20,9 +20,11 @@ from ngraphbench.session import canary
 from ngraphbench.session.beside import BESIDE, LOST, kept_busy
 from ngraphbench.session.clock import Clock, RealClock
 from ngraphbench.session.compiling import compile_cold_again, compile_warm
+from ngraphbench.session.entrants import beat, drop_event, race_of, reinstate, standing
 from ngraphbench.session.export import export_workloads, load_references, workload_key
 from ngraphbench.session.hostwatch import HostWatch
 from ngraphbench.session.kernel import EpochResult, Progress, measure_epoch
+from ngraphbench.session.racing import Drop
 from ngraphbench.session.resident import Resident, Stopped, Worker
 from ngraphbench.session.schedule import FEWEST_ROUNDS, Pair
 from ngraphbench.session.solo import measure_blocks
@@ -73,10 +75,10 @@ class Conductor:
             self.emit({"event": "note", "text": f"going on: {done} of {of} launches are kept"})
         self._export()
         for epoch in range(self.state.epochs_done, self.session.profile.epochs):
+            if self.state.ended[-1:] == ["decided"] or (epoch and not self._live()):
+                break
             if self.interrupted() or not self._epoch(epoch):
                 return False
-            if not self._live():
-                break
         for case_state in self.state.cases.values():
             if case_state.live:
                 case_state.status, case_state.stage = "ok", "measure"
@@ -276,6 +278,13 @@ class Conductor:
         self, residents: dict[str, Resident], epoch: int, canaries: canary.Canaries
     ) -> EpochResult:
         several = len({case.batch for case in self.session.cases}) > 1
+        race = race_of(
+            self.session,
+            self.state,
+            running=residents,
+            samples=self.site.samples,
+            leave=lambda drop: self._leave(residents, drop),
+        )
 
         def observe(progress: Progress) -> None:
             self.emit(
@@ -287,6 +296,7 @@ class Conductor:
                     "rounds_max": progress.rounds_max,
                     "elapsed_s": progress.elapsed_ns / 1e9,
                     "left_s": progress.left_ns / 1e9,
+                    **standing(self.session, race),
                 }
             )
 
@@ -311,6 +321,7 @@ class Conductor:
             controls=control,
             observe=observe,
             interrupted=self.interrupted,
+            race=race,
         )
         for flag in watch.flags():
             self.state.flag(flag["flag"], flag["detail"])
@@ -323,6 +334,17 @@ class Conductor:
             if failure.key != SENTINEL:
                 self._announce(resident.case)
         return result
+
+    def _leave(self, residents: dict[str, Resident], drop: Drop) -> None:
+        """End who is beaten, once its outputs proved right to the last; a baseline stays."""
+        leaves = beat(self.session, self.state, drop)
+        if leaves:
+            resident = residents.pop(drop.key)
+            self._check_after({drop.key: resident})
+            resident.close()
+            if resident.state.live:
+                resident.state.status, resident.state.stage = "ok", "measure"
+        self.emit(drop_event(self.session, drop, leaves=leaves))
 
     def _measure_blocks(self, residents: dict[str, Resident], epoch: int) -> None:
         """Measure alone what interleaved slots cannot tell."""
@@ -356,6 +378,8 @@ class Conductor:
         self, epoch: int, result: EpochResult, canary_rows: list[tuple[int, int, int, int]]
     ) -> None:
         """Make the epoch durable: samples first, then the state that says they are there."""
+        if reinstate(self.state) and result.ended == "decided":
+            result.ended = "undecided"
         for key, rows in result.rows.items():
             append_samples(self.site.samples / sample_file(key), [row.columns() for row in rows])
         self.state.canary_rows += [list(row) for row in canary_rows]

@@ -79,7 +79,7 @@ def _case_record(context: _Context, case: Case) -> Json:
         flags += case_flags(
             samples,
             threads=case.device.threads,
-            rounds_min=session.profile.rounds_min,
+            rounds_min=_rounds_wanted(context, found),
             rss_bytes=found.rss_bytes,
             interrupted="interrupted" in context.state.ended,
         )
@@ -118,6 +118,13 @@ def _case_record(context: _Context, case: Case) -> Json:
 def _costs(found: CaseState, samples: Samples | None) -> Json:
     leak = None if samples is None else leak_bytes_per_1000_calls(found.rss_bytes, samples)
     return found.costs if leak is None else {**found.costs, "leak_bytes_per_1000_calls": leak}
+
+
+def _rounds_wanted(context: _Context, found: CaseState) -> int:
+    """Return the least rounds of a launch: none for who left a race, or when that was decided."""
+    session = context.session
+    over = found.beaten_by or "budget" not in context.state.ended
+    return 0 if session.method.best and over else session.profile.rounds_min
 
 
 def _final_status(found: CaseState) -> str:

@@ -61,7 +61,10 @@ def status_of(error: NGraphBenchError) -> Status:
 
 @dataclass(slots=True)
 class CaseState:
-    """One cell while its session runs. An empty ``status`` means it is still in the race."""
+    """One cell while its session runs. An empty ``status`` means that it is still measured.
+
+    ``beaten_by`` is the case that a race found surely faster.
+    """
 
     status: str = ""
     reason: str = ""
@@ -79,6 +82,7 @@ class CaseState:
     rss_bytes: list[int] = field(default_factory=list)
     flags: list[Json] = field(default_factory=list)
     blocks: list[Json] = field(default_factory=list)
+    beaten_by: str = ""
 
     @property
     def live(self) -> bool:

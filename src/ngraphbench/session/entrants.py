@@ -1,0 +1,111 @@
+"""From a session to its races: who enters, and what becomes of those that are beaten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from ngraphbench.case import Session
+from ngraphbench.session.racing import Drop, Race
+from ngraphbench.session.state import CaseState, SessionState
+from ngraphbench.store.samples import read_samples, sample_file
+from ngraphbench.types import Json
+
+__all__ = ["DROPPED", "beat", "drop_event", "race_of", "reinstate", "standing"]
+
+DROPPED = "dropped"
+"""The flag of a candidate that left a race."""
+
+
+def race_of(
+    session: Session,
+    state: SessionState,
+    *,
+    running: Collection[str],
+    samples: Path,
+    leave: Callable[[Drop], None],
+) -> Race | None:
+    """Return the races of the next launch; None for a session that is no race.
+
+    ``running`` holds the keys of this launch, of which those that are no case are controls.
+    ``samples`` is the folder of earlier launches. Baselines are kept to the end.
+    """
+    if not session.method.best:
+        return None
+    groups = tuple(
+        tuple(case.case_id for case in group if case.case_id in running) for group in session.groups
+    )
+    baselines = (session.baseline_case(case) for case in session.cases)
+    files = {key: samples / sample_file(key) for key in running}
+    return Race(
+        groups=groups,
+        profile=session.profile,
+        kept=frozenset(case.case_id for case in baselines if case is not None),
+        controls=frozenset(running) - {key for group in groups for key in group},
+        out={key for key, found in state.cases.items() if found.beaten_by},
+        past={key: read_samples(path) for key, path in files.items() if path.exists()},
+        prior=state.prior,
+        leave=leave,
+    )
+
+
+def beat(session: Session, state: SessionState, drop: Drop) -> bool:
+    """Note who was beaten, and return whether it leaves: a baseline stays."""
+    found, labels = state.cases[drop.key], _labels(session)
+    found.beaten_by = drop.by
+    case = next(case for case in session.cases if case.case_id == drop.key)
+    if session.baseline_case(case) is case:
+        return False
+    found.flag(
+        DROPPED,
+        f"surely slower than {labels[drop.by]} after {drop.rounds} rounds:"
+        f" at least {drop.factor:.2f} times",
+    )
+    return True
+
+
+def reinstate(state: SessionState) -> bool:
+    """Let those race on whose victor has failed, or proved wrong; return whether there are any."""
+    revived = [
+        found
+        for found in state.cases.values()
+        if found.beaten_by and _failed(state.cases[found.beaten_by])
+    ]
+    for found in revived:
+        found.beaten_by = ""
+        if found.status == "ok":
+            found.status = ""
+        found.flags = [flag for flag in found.flags if flag["flag"] != DROPPED]
+    return bool(revived)
+
+
+def _failed(victor: CaseState) -> bool:
+    # Whoever was beaten itself is still faster than those that it beat.
+    return not victor.beaten_by and victor.status not in ("", "ok")
+
+
+def drop_event(session: Session, drop: Drop, *, leaves: bool) -> Json:
+    """Return what the client is told of one that was beaten."""
+    labels = _labels(session)
+    stays = "" if leaves else "; it stays as the baseline"
+    text = f"{labels[drop.key]}: surely slower than {labels[drop.by]},"
+    text += f" at least {drop.factor:.2f} times{stays}"
+    return {"event": "dropped", "label": labels[drop.key], "text": text}
+
+
+def standing(session: Session, race: Race | None) -> Json:
+    """Return who may still turn out the fastest, for the client; nothing where none race."""
+    if race is None:
+        return {}
+    labels = _labels(session)
+    names = [labels[key] for key in race.contenders]
+    return {"racing": names, "starters": len(session.cases)}
+
+
+def _labels(session: Session) -> dict[str, str]:
+    """Return what tells the cases apart: the compiler, and the model and batch if they differ."""
+    several = len(session.groups) > 1
+    return {
+        case.case_id: f"{case.model.label} b={case.batch} {case.label}" if several else case.label
+        for case in session.cases
+    }
