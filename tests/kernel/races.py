@@ -10,11 +10,11 @@ from scenarios import DRIFTS, Machine, Program
 
 from ngraphbench.analysis.topset import resolved_slower, verdict_confidence
 from ngraphbench.profiles import PROFILES, Profile
-from ngraphbench.session import racing
 from ngraphbench.session.kernel import Row, Ruling, columns, measure_epoch
 from ngraphbench.session.racing import Drop, Race
-from ngraphbench.stats import Launch
-from ngraphbench.summary import Samples, compare, launch_of
+from ngraphbench.session.schedule import FEWEST_ROUNDS, Pair, is_look, precise_enough
+from ngraphbench.stats import LAUNCH_PRIOR, Launch
+from ngraphbench.summary import Comparison, Samples, compare, launch_of
 
 MS = 1_000_000
 CLOSE: Mapping[str, float] = {
@@ -27,7 +27,9 @@ CLOSE: Mapping[str, float] = {
 }
 """Times relative to the best: one close race, four that should be over soon."""
 
-EQUAL: Mapping[str, float] = dict.fromkeys(("e1", "e2", "e3", "e4"), 1.0)
+TIED: Mapping[str, float] = {**CLOSE, "b3": 1.0}
+"""Two that are equal, and both the best."""
+
 SENTINEL = "sentinel"
 DEFAULT = PROFILES["default"]
 
@@ -45,24 +47,33 @@ class Everyone(Race):
 
 @dataclass(slots=True)
 class Naive(Race):
-    """Peeks after every round at plain 95 % intervals of this very launch's rounds."""
+    """Peeks after every round at plain intervals of the rounds so far, as if it looked once.
+
+    Launches end at the precision that a sweep asks for.
+    """
 
     def look(self, rounds: int, rows: Mapping[str, list[Row]]) -> Ruling:
-        if rounds < racing.FEWEST_ROUNDS:
+        if rounds < FEWEST_ROUNDS:
             return Ruling()
         samples = {key: self._all(key, found) for key, found in rows.items()}
-        level = self.profile.confidence
-        drops = []
-        for group in self.groups:
-            leader, *rivals = self._racing(group, samples)
-            for key in rivals:
-                found = compare(samples[key], samples[leader], confidence=level)
-                if found is not None and found.within_low > 1.0:
-                    drops.append(Drop(key, leader, rounds, found.within_low))
-        self.out |= {drop.key for drop in drops}
-        left = [key for group in self.groups for key in group if key in rows]
-        ended = "decided" if len([key for key in left if key not in self.out]) < 2 else ""
-        return Ruling(frozenset(drop.key for drop in drops), ended)
+        (group,) = self.groups
+        leader, *rivals = self._racing(group, samples)
+        for key in rivals:
+            found = compare(samples[key], samples[leader], confidence=self.profile.confidence)
+            if found is not None and found.within_low > 1.0:
+                self.out.add(key)
+                self.leave(Drop(key, leader, found.rounds, found.within_low))
+        left = [key for key in rivals if key not in self.out]
+        return Ruling(frozenset(rivals) - set(left), self._end(rounds, rows, leader, left))
+
+    def _end(self, rounds: int, rows: Mapping[str, list[Row]], leader: str, left: list[str]) -> str:
+        if not left:
+            return "decided"
+        if not is_look(rounds, self.profile.rounds_min):
+            return ""
+        samples = {key: columns(found) for key, found in rows.items()}
+        pairs = [Pair(key, leader) for key in left]
+        return "precise" if precise_enough(samples, pairs, profile=self.profile) else ""
 
 
 @dataclass
@@ -90,7 +101,7 @@ def run_race(
     baseline: str = "b50",
     profile: Profile = DEFAULT,
     kind: type[Race] = Race,
-    prior: Launch = racing.LAUNCH_PRIOR,
+    prior: Launch = LAUNCH_PRIOR,
 ) -> Raced:
     """Return what a race among ``truth``, and a sentinel of the baseline, comes to."""
     rng = np.random.default_rng(seed)
@@ -132,8 +143,6 @@ def run_race(
             own, past = columns(rows), samples.get(key)
             both = {n: np.concatenate([past[n], own[n]]) for n in own} if past else own
             samples = {**samples, key: both}
-        if kind is Naive:
-            dropped.update({key: Drop(key, "", 0, 1.0) for key in race.out})
         ended, epoch = found.ended, epoch + 1
     top = declared(samples, set(dropped) & set(truth), profile=profile)
     return Raced(dropped, top, machine.now_s, slots, epoch, ended, samples)
@@ -144,7 +153,7 @@ def declared(samples: Mapping[str, Samples], dropped: set[str], *, profile: Prof
     launch = launch_of([found for key, found in samples.items() if key != SENTINEL])
     ranked = [key for key in samples if key not in dropped and key != SENTINEL]
 
-    def paired(a: str, b: str, confidence: float) -> object:
+    def paired(a: str, b: str, confidence: float) -> Comparison | None:
         return compare(samples[a], samples[b], confidence=confidence, launch=launch)
 
     def time(key: str) -> float:
@@ -156,3 +165,40 @@ def declared(samples: Mapping[str, Samples], dropped: set[str], *, profile: Prof
     confidence = verdict_confidence(profile.confidence, raced=True)
     slower = resolved_slower(fastest, rivals, paired, confidence=confidence, tie=profile.tie)
     return set(ranked) - slower
+
+
+@dataclass
+class Outcome:
+    """What races came to: counts over ``sessions``, and medians of times.
+
+    ``wrong`` the best was dropped or resolved slower, ``named`` it alone is on top, ``false``
+    only one of two equals is on top.
+    """
+
+    sessions: int = 0
+    wrong: int = 0
+    named: int = 0
+    false: int = 0
+    seconds: list[float] = field(default_factory=list)
+    ratios: list[float] = field(default_factory=list)
+
+
+def outcome(drift: str, *, launch_sd: float, sessions: int, compared: int = 0) -> Outcome:
+    """Return the counts over fixed-seed races; ``compared`` of them are timed against all."""
+    found = Outcome(sessions)
+    for seed in range(sessions):
+        raced = run_race(drift, seed=seed, launch_sd=launch_sd)
+        found.wrong += "best" not in raced.top
+        found.named += raced.top == {"best"}
+        found.seconds.append(raced.seconds)
+        if seed < compared:
+            whole = run_race(drift, seed=seed, launch_sd=launch_sd, kind=Everyone)
+            found.ratios.append(raced.seconds / whole.seconds)
+        found.false += false_winner(drift, seed=seed, launch_sd=launch_sd)
+    return found
+
+
+def false_winner(drift: str, *, seed: int, launch_sd: float, kind: type[Race] = Race) -> bool:
+    """Return whether one of two equals is called the fastest alone."""
+    tied = run_race(drift, seed=seed, launch_sd=launch_sd, truth=TIED, kind=kind)
+    return not {"best", "b3"} <= tied.top

@@ -27,8 +27,8 @@ from ngraphbench.summary import Comparison, Samples
 
 __all__ = ["SLOW_PACE", "Drop", "Levels", "Race", "levels", "looks", "sure_factor"]
 
-SLOW_PACE = 3
-"""Who has nothing left to prove runs in every third round: enough to stay paired."""
+SLOW_PACE = 4
+"""Who has nothing left to prove runs in every fourth round: enough to stay paired."""
 
 LOOK_GROWTH = 1.5
 FEWEST_RIVALS = 3
