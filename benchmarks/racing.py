@@ -7,7 +7,7 @@ fastest alone (5 % at most); naive: the same when plain 95 % intervals are peeke
 round. ratio: time to the decision over that of the same looks with everyone measured to the end
 (median; half at most). s: median seconds of measuring.
 
-    python benchmarks/racing.py [--sessions 1000] [--compared 200] [--processes 2]
+    python benchmarks/racing.py [--sessions 1000] [--compared 200] [--first-seed 0] [--processes 2]
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from scenarios import DRIFTS
 LAUNCH_SDS = (0.0, 0.01, 0.02)
 
 
-def row(task: tuple[str, float, int, int]) -> tuple[str, float, Outcome, float]:
+def row(task: tuple[str, float, int, int, int]) -> tuple[str, float, Outcome, float]:
     """Return the counts of one scenario, and the share of false winners of naive peeking."""
-    drift, launch_sd, sessions, compared = task
-    found = outcome(drift, launch_sd=launch_sd, sessions=sessions, compared=compared)
-    naive = [
-        false_winner(drift, seed=seed, launch_sd=launch_sd, kind=Naive) for seed in range(compared)
-    ]
+    drift, launch_sd, sessions, compared, first_seed = task
+    found = outcome(
+        drift, launch_sd=launch_sd, sessions=sessions, compared=compared, first_seed=first_seed
+    )
+    seeds = range(first_seed, first_seed + compared)
+    naive = [false_winner(drift, seed=seed, launch_sd=launch_sd, kind=Naive) for seed in seeds]
     return drift, launch_sd, found, sum(naive) / max(1, compared)
 
 
@@ -41,11 +42,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sessions", type=int, default=1000)
     parser.add_argument("--compared", type=int, default=200)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
-    tasks = [
-        (drift, sd, options.sessions, options.compared) for drift in DRIFTS for sd in LAUNCH_SDS
-    ]
+    counts = (options.sessions, options.compared, options.first_seed)
+    tasks = [(drift, sd, *counts) for drift in DRIFTS for sd in LAUNCH_SDS]
     print("drift     launch sd   wrong  named  false  naive  ratio   s")
     with ProcessPoolExecutor(options.processes) as pool:
         for drift, launch_sd, found, naive in pool.map(row, tasks):

@@ -38,7 +38,7 @@ class Launch:
 LAUNCH_PRIOR = Launch(sd=0.01, degrees=4.0)
 """What is believed of a host before anything is measured on it: 1 %, worth 4 d.f."""
 
-RACE_SHARE = 0.5
+RACE_SHARE = 2 / 3
 """The part of a race's allowed error that dropping candidates spends; the verdict on those
 that stay has the rest."""
 

@@ -183,15 +183,17 @@ class Outcome:
     ratios: list[float] = field(default_factory=list)
 
 
-def outcome(drift: str, *, launch_sd: float, sessions: int, compared: int = 0) -> Outcome:
+def outcome(
+    drift: str, *, launch_sd: float, sessions: int, compared: int = 0, first_seed: int = 0
+) -> Outcome:
     """Return the counts over fixed-seed races; ``compared`` of them are timed against all."""
     found = Outcome(sessions)
-    for seed in range(sessions):
+    for seed in range(first_seed, first_seed + sessions):
         raced = run_race(drift, seed=seed, launch_sd=launch_sd)
         found.wrong += "best" not in raced.top
         found.named += raced.top == {"best"}
         found.seconds.append(raced.seconds)
-        if seed < compared:
+        if seed < first_seed + compared:
             whole = run_race(drift, seed=seed, launch_sd=launch_sd, kind=Everyone)
             found.ratios.append(raced.seconds / whole.seconds)
         found.false += false_winner(drift, seed=seed, launch_sd=launch_sd)

@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 from run_fixture import Run, full_run, model
 
+from ngraphbench.analysis import verdict as verdict_module
 from ngraphbench.analysis.tables import Interval
+from ngraphbench.analysis.topset import verdict_confidence
 from ngraphbench.analysis.verdict import Verdict, headline, verdicts
 from ngraphbench.profiles import PROFILES
 
@@ -172,3 +174,46 @@ def test_agreeing_batches_make_one_sentence() -> None:
     text = headline(verdicts(*run.summarise().parts), [])
     assert "are indistinguishable and" in text
     assert text.endswith("faster than eager at batches 1 and 8.")
+
+
+def raced(times: dict[str, float], *dropped: str) -> Run:
+    """Return a run of a race in which some left after six rounds."""
+    run = one_group(times)
+    run.sessions[0]["conditions"] = {"best": True}
+    for record in run.records:
+        if record["label"] in dropped:
+            record["flags"] = [{"flag": "dropped", "detail": "surely slower"}]
+            path = record["measurement"]["samples"]
+            run.samples[path] = {name: column[:6] for name, column in run.samples[path].items()}
+    return run.summarise()
+
+
+def test_who_left_a_race_is_slower_and_not_unmeasured() -> None:
+    times = {"eager": 20.0, "onnxruntime": 11.0, "openvino": 10.0}
+    verdict = only(raced(times, "onnxruntime"))
+    assert verdict.top == ("openvino",)
+    assert "openvino is the fastest" in verdict.sentence
+    assert "1 left the race early, surely slower" in verdict.sentence
+    assert "not ranked" not in verdict.sentence
+
+
+def test_who_left_a_race_is_not_called_equal_for_its_few_rounds() -> None:
+    # Six rounds of one launch alone would not resolve 3 %.
+    times = {"eager": 20.0, "onnxruntime": 10.3, "openvino": 10.0}
+    assert only(raced(times)).top == ("openvino",)
+    assert only(raced(times, "onnxruntime")).top == ("openvino",)
+
+
+def test_a_race_has_spent_a_part_of_the_allowed_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[float] = []
+
+    def resolved(*_: object, confidence: float, **more: object) -> set[str]:
+        seen.append(confidence)
+        return set()
+
+    monkeypatch.setattr(verdict_module, "resolved_slower", resolved)
+    times = {"eager": 20.0, "openvino": 10.0}
+    only(one_group(times))
+    only(raced(times))
+    assert seen == [0.95, verdict_confidence(0.95, raced=True)]
+    assert seen[0] < seen[1]

@@ -1,13 +1,12 @@
 """Racing: a candidate that is surely slower leaves, and a decided session ends.
 
-Errors are bounded as follows. Half of the profile's error (``stats.RACE_SHARE``) is spent on
-dropping, equally over launches, and in each launch equally over the rivals that are left (Holm,
-step by step, down to ``FEWEST_RIVALS``); the other half is left to the verdict on those that
-stay. How a process happens
-to be laid out is drawn once a launch, so the launch term is paid for once a launch; the noise
-of rounds is drawn anew, so it is paid for at every look: the looks of a launch get shares of
-1/2, 1/6, 1/12 and so on, which sum to 1 however many there are. Peeking at every round without
-that declares a false winner in a third of exact ties.
+Errors are bounded as follows. Two thirds of the profile's error (``stats.RACE_SHARE``) are
+spent on dropping, equally over launches, and in each launch equally over the rivals that are
+left (Holm, step by step, down to ``FEWEST_RIVALS``); the rest is left to the verdict on those
+that stay. How a process happens to be laid out is drawn once a launch, so the launch term is
+paid for once a launch; the noise of rounds is drawn anew, so it is paid for at every look: the
+looks of a launch get shares of 1/2, 1/6, 1/12 and so on, which sum to 1 however many there
+are. Peeking at every round without that declares a false winner in a third of exact ties.
 """
 
 from __future__ import annotations

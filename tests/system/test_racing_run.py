@@ -1,0 +1,134 @@
+"""A race through the command line: slow programs leave early, also over an interrupt."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import ngb, records
+from processes import processes_of, wait_until
+
+from ngraphbench.store.samples import read_samples
+from ngraphbench.testing.workloads import write_onnx
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_lock")]
+
+SLOW = "fake:units=400"
+EXPERIMENT = """
+name: race
+models: [double.onnx]
+compilers: ["fake:units=300", "fake:units=100", "fake:units=100", "fake:units=400"]
+baseline: "fake:units=300"
+batch_sizes: [1]
+measure: {profile: PROFILE, threads: 1, best: true}
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Mapping[str, str]:
+    """Return an environment in which the vendor-free compiler is installed as ``fake``."""
+    write_onnx(tmp_path / "double.onnx", "fake")
+    about = tmp_path / "site" / "fakery-0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: fakery\nVersion: 0\n")
+    (about / "entry_points.txt").write_text(
+        "[ngraphbench.compilers]\nfake = ngraphbench.compilers.fake:FakeCompiler\n"
+    )
+    paths = [str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")]
+    return {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+def experiment(folder: Path, profile: str) -> Path:
+    path = folder / "race.yaml"
+    path.write_text(EXPERIMENT.replace("PROFILE", profile))
+    return path
+
+
+def rounds(run: Path, record: Mapping[str, Any]) -> dict[int, int]:
+    """Return how many slots a candidate had in each launch."""
+    samples = read_samples(run / record["measurement"]["samples"])
+    epochs = samples["epoch"].tolist()
+    return {epoch: epochs.count(epoch) for epoch in epochs}
+
+
+def flags(record: Mapping[str, Any]) -> dict[str, str]:
+    return {flag["flag"]: flag["detail"] for flag in record["flags"]}
+
+
+def check(run: Path, found: dict[str, Any]) -> None:
+    """Check what holds of every race between two equals and two that are far slower."""
+    winner, slow, base = found["fake:units=100"], found[SLOW], found["fake:units=300"]
+    assert {record["status"] for record in found.values()} == {"ok"}
+    assert "surely slower than fake:units=100" in flags(slow)["dropped"]
+    assert "few-rounds" not in flags(slow)
+    assert "dropped" not in flags(winner) | flags(base)
+    assert slow["verification"]["checks"] == ["a", "b", "after"]
+    # The baseline stays to the end, at a slower pace; who is dropped saves its slots.
+    spent = {label: sum(rounds(run, record).values()) for label, record in found.items()}
+    assert spent[SLOW] < spent["fake:units=100"]
+    assert spent["fake:units=300"] < spent["fake:units=100"]
+    assert set(rounds(run, base)) == set(rounds(run, winner))
+    assert winner["summary"]["vs_baseline"]["verdict"] == "faster"
+
+
+def test_a_race_drops_the_slow_ones_and_names_the_fastest(tmp_path: Path, site) -> None:
+    path = experiment(tmp_path, "quick")
+    done = ngb("run", path.name, "--out", "run", "--json", cwd=tmp_path, env=site, check=0)
+    check(tmp_path / "run", {record["label"]: record for record in records(done)})
+    shown = ngb("show", "run", cwd=tmp_path, env=site, check=0).stdout
+    said = " ".join(shown.split())
+    assert "1 left the race early, surely slower" in said
+    assert "fake:units=100" in said.split("model batch")[0]
+    assert SLOW not in said.split("model batch")[0]
+    assert "ok dropped" in said
+
+
+def test_who_was_dropped_stays_so_after_an_interrupt(tmp_path: Path, site) -> None:
+    path = experiment(tmp_path, "default")
+    run = tmp_path / "run"
+    first = start(path, site)
+    assert wait_until(lambda: state(run).get("epochs_done") == 1, 240)
+    first.send_signal(signal.SIGINT)
+    _, said = first.communicate(timeout=120)
+    assert first.returncode == 130, said
+    assert wait_until(lambda: not processes_of(tmp_path)), processes_of(tmp_path)
+    kept = state(run)
+    assert kept["ended"][0] != "decided"
+    beaten = [case for case in kept["cases"].values() if case["beaten_by"]]
+    assert len(beaten) == 2
+
+    second = start(path, site)
+    out, said = second.communicate(timeout=400)
+    assert second.returncode == 0, said
+    found = {record["label"]: record for record in json.loads(out)}
+    check(run, found)
+    assert set(rounds(run, found[SLOW])) == {0}
+    assert len(rounds(run, found["fake:units=100"])) > 1
+
+
+def start(path: Path, site: Mapping[str, str]) -> subprocess.Popen[str]:
+    # A process that a shell put into the background ignores SIGINT; a terminal's does not.
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+        " from ngraphbench.cli import main; main()"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", code, "run", path.name, "--out", "run", "--json"],
+        cwd=path.parent,
+        env={**os.environ, **site},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def state(run: Path) -> dict[str, Any]:
+    states = list(run.glob("spool/*/state.json"))
+    return json.loads(states[0].read_text()) if states else {}
