@@ -16,17 +16,17 @@ from ngraphbench.case import Case, Session
 from ngraphbench.environments.systemfiles import available_bytes
 from ngraphbench.environments.topology import bound_to
 from ngraphbench.profiles import SECOND
-from ngraphbench.session import canary
+from ngraphbench.session import canary, entrants
 from ngraphbench.session.beside import BESIDE, LOST, kept_busy
 from ngraphbench.session.clock import Clock, RealClock
 from ngraphbench.session.compiling import compile_cold_again, compile_warm
-from ngraphbench.session.entrants import beat, drop_event, race_of, reinstate, standing
+from ngraphbench.session.entrants import SENTINEL
 from ngraphbench.session.export import export_workloads, load_references, workload_key
 from ngraphbench.session.hostwatch import HostWatch
 from ngraphbench.session.kernel import EpochResult, Progress, measure_epoch
 from ngraphbench.session.racing import Drop
 from ngraphbench.session.resident import Resident, Stopped, Worker
-from ngraphbench.session.schedule import FEWEST_ROUNDS, Pair
+from ngraphbench.session.schedule import FEWEST_ROUNDS
 from ngraphbench.session.solo import measure_blocks
 from ngraphbench.session.state import CaseState, SessionState, Site
 from ngraphbench.stats import LAUNCH_PRIOR, Launch
@@ -35,7 +35,6 @@ from ngraphbench.types import Json
 
 __all__ = ["SENTINEL", "Conductor", "Emit", "Spawn"]
 
-SENTINEL = "sentinel"
 COMPILE_SHARE = 0.5
 """Of a candidate's measuring time, for compiles that are done for their cost alone."""
 
@@ -201,7 +200,8 @@ class Conductor:
 
     def _prepare_sentinel(self, residents: dict[str, Resident], epoch: int) -> None:
         """A second process of a baseline: two that are equal must not be declared different."""
-        chosen = self._sentinel_case([r.case for r in residents.values()])
+        cases = [resident.case for resident in residents.values()]
+        chosen = entrants.sentinel_case(self.session, cases, self.state.sentinel)
         if chosen is None or len(residents) < 2 or self.interrupted():
             return
         self.state.sentinel = chosen.case_id
@@ -213,12 +213,6 @@ class Conductor:
             resident.kill()
             return
         residents[SENTINEL] = resident
-
-    def _sentinel_case(self, resident: list[Case]) -> Case | None:
-        """Return the case of the first epoch: launches of two programs are no twins."""
-        if not self.state.sentinel:
-            return sentinel_case(self.session, resident)
-        return next((case for case in resident if case.case_id == self.state.sentinel), None)
 
     def _resident(self, case: Case, state: CaseState, key: str, epoch: int) -> Resident:
         root = self.site.run / "workloads" / workload_key(case)
@@ -278,7 +272,7 @@ class Conductor:
         self, residents: dict[str, Resident], epoch: int, canaries: canary.Canaries
     ) -> EpochResult:
         several = len({case.batch for case in self.session.cases}) > 1
-        race = race_of(
+        race = entrants.race_of(
             self.session,
             self.state,
             running=residents,
@@ -296,7 +290,7 @@ class Conductor:
                     "rounds_max": progress.rounds_max,
                     "elapsed_s": progress.elapsed_ns / 1e9,
                     "left_s": progress.left_ns / 1e9,
-                    **standing(self.session, race),
+                    **entrants.standing(self.session, race),
                 }
             )
 
@@ -315,7 +309,7 @@ class Conductor:
             clock=self.clock,
             seed=self.session.seed,
             call_ns={key: resident.state.call_ns for key, resident in residents.items()},
-            pairs=pairs_of(self.session, residents),
+            pairs=entrants.pairs_of(self.session, residents),
             mode=self.session.method.mode,
             repeats={k: 2 for k, r in residents.items() if several and r.case.batch == 1},
             controls=control,
@@ -337,14 +331,14 @@ class Conductor:
 
     def _leave(self, residents: dict[str, Resident], drop: Drop) -> None:
         """End who is beaten, once its outputs proved right to the last; a baseline stays."""
-        leaves = beat(self.session, self.state, drop)
+        leaves = entrants.beat(self.session, self.state, drop)
         if leaves:
             resident = residents.pop(drop.key)
             self._check_after({drop.key: resident})
             resident.close()
             if resident.state.live:
                 resident.state.status, resident.state.stage = "ok", "measure"
-        self.emit(drop_event(self.session, drop, leaves=leaves))
+        self.emit(entrants.drop_event(self.session, drop, leaves=leaves))
 
     def _measure_blocks(self, residents: dict[str, Resident], epoch: int) -> None:
         """Measure alone what interleaved slots cannot tell."""
@@ -378,7 +372,7 @@ class Conductor:
         self, epoch: int, result: EpochResult, canary_rows: list[tuple[int, int, int, int]]
     ) -> None:
         """Make the epoch durable: samples first, then the state that says they are there."""
-        if reinstate(self.state) and result.ended == "decided":
+        if entrants.reinstate(self.state) and result.ended == "decided":
             result.ended = "undecided"
         for key, rows in result.rows.items():
             append_samples(self.site.samples / sample_file(key), [row.columns() for row in rows])
@@ -401,19 +395,3 @@ class Conductor:
                 "epochs": self.session.profile.epochs,
             }
         )
-
-
-def sentinel_case(session: Session, cases: list[Case]) -> Case | None:
-    """Return the baseline case that gets a second process: the smallest batch there is."""
-    baselines = [case for case in cases if session.baseline_case(case) is case]
-    return min(baselines, key=lambda case: case.batch, default=None)
-
-
-def pairs_of(session: Session, residents: dict[str, Resident]) -> list[Pair]:
-    """Return each resident with its baseline, where that is resident too."""
-    found: list[Pair] = []
-    for key, resident in residents.items():
-        baseline = session.baseline_case(resident.case)
-        if key != SENTINEL and baseline is not None and baseline.case_id != key:
-            found.append(Pair(candidate=key, baseline=baseline.case_id))
-    return [pair for pair in found if pair.baseline in residents]

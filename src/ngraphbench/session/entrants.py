@@ -1,20 +1,56 @@
-"""From a session to its races: who enters, and what becomes of those that are beaten."""
+"""Who enters a launch: controls, pairs and races; and what becomes of those that are beaten."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from ngraphbench.case import Session
+from ngraphbench.case import Case, Session
 from ngraphbench.session.racing import Drop, Race
+from ngraphbench.session.resident import Resident
+from ngraphbench.session.schedule import Pair
 from ngraphbench.session.state import CaseState, SessionState
 from ngraphbench.store.samples import read_samples, sample_file
 from ngraphbench.types import Json
 
-__all__ = ["DROPPED", "beat", "drop_event", "race_of", "reinstate", "standing"]
+__all__ = [
+    "DROPPED",
+    "SENTINEL",
+    "beat",
+    "drop_event",
+    "pairs_of",
+    "race_of",
+    "reinstate",
+    "sentinel_case",
+    "standing",
+]
+
+SENTINEL = "sentinel"
+"""The key of the A/A control, a second process of a baseline."""
 
 DROPPED = "dropped"
 """The flag of a candidate that left a race."""
+
+
+def sentinel_case(session: Session, cases: list[Case], chosen: str = "") -> Case | None:
+    """Return the baseline case that gets a second process: the smallest batch there is.
+
+    It is the one ``chosen`` in the first launch, if any: launches of two programs are no twins.
+    """
+    baselines = [case for case in cases if session.baseline_case(case) is case]
+    if chosen:
+        baselines = [case for case in cases if case.case_id == chosen]
+    return min(baselines, key=lambda case: case.batch, default=None)
+
+
+def pairs_of(session: Session, residents: Mapping[str, Resident]) -> list[Pair]:
+    """Return each resident with its baseline, where that is resident too."""
+    found: list[Pair] = []
+    for key, resident in residents.items():
+        baseline = session.baseline_case(resident.case)
+        if key != SENTINEL and baseline is not None and baseline.case_id != key:
+            found.append(Pair(candidate=key, baseline=baseline.case_id))
+    return [pair for pair in found if pair.baseline in residents]
 
 
 def race_of(
