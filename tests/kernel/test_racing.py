@@ -14,7 +14,7 @@ from races import Naive, false_winner, outcome, run_race
 from scenarios import DRIFTS
 from scipy.stats import binomtest
 
-SESSIONS = 8
+SESSIONS = 6
 SPREADS = (0.0, 0.01, 0.02)
 
 
