@@ -67,10 +67,15 @@ class Comparison:
 
 def round_logs(samples: Samples) -> dict[tuple[int, int], float]:
     """Return log ns per call by (epoch, round); several slots of one round are averaged."""
+    epochs, rounds = np.asarray(samples["epoch"]).tolist(), np.asarray(samples["round"]).tolist()
+    keys = list(zip(epochs, rounds, strict=True))
+    logs = np.log(np.asarray(samples["call_ns"], dtype=float)).tolist()
+    single = dict(zip(keys, logs, strict=True))
+    if len(single) == len(keys):
+        return single
     slots: dict[tuple[int, int], list[float]] = {}
-    rows = zip(samples["epoch"], samples["round"], samples["call_ns"], strict=True)
-    for epoch, number, call_ns in rows:
-        slots.setdefault((int(epoch), int(number)), []).append(math.log(float(call_ns)))
+    for key, value in zip(keys, logs, strict=True):
+        slots.setdefault(key, []).append(value)
     return {key: sum(values) / len(values) for key, values in slots.items()}
 
 
@@ -89,8 +94,9 @@ def _location(epochs: Sequence[Array], confidence: float) -> tuple[float, float,
     residuals = np.concatenate([column - centre for column, centre in pairs])
     low, high = stats.signed_rank_interval(residuals, confidence)
     # Every epoch counts the same, so a short one adds more noise than its share of rounds.
-    uneven = math.sqrt(len(residuals) * sum(1 / len(c) for c in epochs)) / len(epochs)
-    return estimate, estimate + uneven * min(low, 0.0), estimate + uneven * max(high, 0.0)
+    wider = math.sqrt(len(residuals) * sum(1 / len(c) for c in epochs)) / len(epochs)
+    wider *= stats.serial_inflation(epochs)
+    return estimate, estimate + wider * min(low, 0.0), estimate + wider * max(high, 0.0)
 
 
 def epoch_log_times(samples: Samples) -> Array:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -99,17 +100,77 @@ DRIFTS: dict[str, Callable[[np.random.Generator], Drift]] = {
 }
 
 
+class Moment(NamedTuple):
+    """What a fault may depend on: time, the process's own slots so far, who ran before."""
+
+    now_s: float
+    slots: int
+    previous: str
+    rng: np.random.Generator
+
+
+Fault = Callable[[Moment], float]
+"""Log slowdown of one program alone, in one slot."""
+
+
+def sound(moment: Moment) -> float:
+    """No fault."""
+    return 0.0
+
+
+def step(at_s: float, size: float = 0.05) -> Fault:
+    """``size`` slower from a time on, for good."""
+    return lambda moment: math.log1p(size) if moment.now_s >= at_s else 0.0
+
+
+def two_modes(apart: float = 0.05, share: float = 0.5) -> Fault:
+    """``share`` of all slots, by chance, ``apart`` slower: every launch has both modes."""
+    return lambda moment: math.log1p(apart) if moment.rng.random() < share else 0.0
+
+
+def carry_over(culprit: str, size: float = 0.01) -> Fault:
+    """``size`` slower right after a slot of ``culprit``."""
+    return lambda moment: math.log1p(size) if moment.previous == culprit else 0.0
+
+
+def warm_up(size: float = 0.10, slots: int = 3) -> Fault:
+    """``size`` slower in the first slots of every launch, and then in a step no more."""
+    return lambda moment: math.log1p(size) if moment.slots < slots else 0.0
+
+
+def wander(rng: np.random.Generator, sd: float = 0.02, tau_s: float = 1.5) -> Fault:
+    """AR(1) of a program's own: its neighbouring rounds resemble each other."""
+    drift = _autoregressive(rng, sd=sd, tau_s=tau_s)
+    return lambda moment: drift(moment.now_s)
+
+
 @dataclass
 class Machine:
-    """One machine in one session: its clock and its drift."""
+    """One machine in one session: its clock, its drift, and the grain of its timer.
+
+    ``trend`` is the log slowdown by place in the round: a machine that cools down in the
+    pause before a round, and heats up in it. ``faults`` draws what happens to one program
+    alone, so that the noise of a session is the same with and without.
+    """
 
     rng: np.random.Generator
     drift: Drift
     clock: VirtualClock = field(default_factory=VirtualClock)
+    grain_ns: int = 1
+    trend: float = 0.0
+    faults: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+    previous: str = ""
+    place: int = 0
 
     @property
     def now_s(self) -> float:
         return self.clock.now_ns() / 1e9
+
+    def timed_ns(self, duration_ns: float) -> int:
+        """Let a slot pass, and return how long it took by the machine's timer."""
+        before = self.clock.now_ns() // self.grain_ns
+        self.clock.advance_ns(int(duration_ns))
+        return (self.clock.now_ns() // self.grain_ns - before) * self.grain_ns
 
     def noise(self) -> float:
         """Return the noise of one slot mean, as a log factor."""
@@ -128,6 +189,8 @@ class Program:
     name: str
     call_ns: float
     launch: float = 0.0
+    fault: Fault = sound
+    slots: int = 0
 
     def resume(self) -> None: ...
 
@@ -136,11 +199,15 @@ class Program:
     def slot(self, request: SlotRequest) -> SlotResult:
         machine = self.machine
         machine.clock.advance_ns(SWITCH_NS)
+        moment = Moment(machine.now_s, self.slots, machine.previous, machine.faults)
         effects = self.launch + machine.drift(machine.now_s) + machine.noise()
+        effects += self.fault(moment) + machine.trend * machine.place
+        self.slots, machine.previous = self.slots + 1, self.name
+        machine.place += 1
         call_ns = self.call_ns * math.exp(effects)
         calls = max(request.calls_min, math.ceil(request.slot_ns / call_ns))
-        slot_ns = int(calls * call_ns)
-        machine.clock.advance_ns(slot_ns)
+        slot_ns = machine.timed_ns(calls * call_ns)
+        call_ns = call_ns if machine.grain_ns == 1 else slot_ns / calls
         return SlotResult(
             calls=calls,
             slot_ns=slot_ns,

@@ -111,6 +111,7 @@ def samples(ms: float, epochs: int) -> Samples:
     return {
         "epoch": np.repeat(np.arange(epochs), rounds),
         "round": np.tile(np.arange(rounds), epochs),
+        "position": np.zeros(epochs * rounds, dtype=int),
         "calls": np.full(len(call_ns), 10),
         "slot_ns": call_ns * 10,
         "call_ns": call_ns,

@@ -97,3 +97,56 @@ def test_jackknife_matches_the_formula_for_means():
 
 def test_holm_spends_most_on_the_first():
     assert [round(stats.holm(0.95, rank, 3), 4) for rank in range(3)] == [0.9833, 0.975, 0.95]
+
+
+def test_a_host_noisier_than_believed_stands_on_its_own_degrees():
+    table = 0.05 * np.random.default_rng(0).standard_normal((6, 3))
+    found = stats.launch_spread(table)
+    residual = table - table.mean(axis=1, keepdims=True) - table.mean(axis=0) + table.mean()
+    assert found.degrees == 10
+    assert found.sd == pytest.approx(math.sqrt(np.sum(residual**2) / 10))
+
+
+def test_equal_programs_differ_no_oftener_than_said_where_launches_are_wild():
+    rng = np.random.default_rng(1)
+    differ, cases = 0, 2000
+    for _ in range(cases):
+        table = 0.03 * rng.standard_normal((6, 3))
+        launch = stats.launch_spread(table)
+        half = stats.t_quantile(0.95, launch.degrees) * launch.sd * math.sqrt(2 / 3)
+        differ += abs(table[0].mean() - table[1].mean()) > half
+    # Four standard errors of a share of 5 %; with the prior's degrees lent it is 5.7 %.
+    assert differ / cases <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / cases)
+
+
+def autoregressive(rng: np.random.Generator, keep: float, count: int = 40) -> np.ndarray:
+    noise = rng.standard_normal(count)
+    values = [noise[0]]
+    for one in noise[1:]:
+        values.append(keep * values[-1] + math.sqrt(1 - keep**2) * one)
+    return np.array(values)
+
+
+def test_neighbours_that_are_alike_widen_the_interval():
+    rng = np.random.default_rng(2)
+    alike = [autoregressive(rng, 0.7) for _ in range(3)]
+    assert stats.serial_inflation(alike) == pytest.approx(math.sqrt(1.7 / 0.3), rel=0.35)
+    assert stats.serial_inflation([rng.standard_normal(40) for _ in range(3)]) == 1.0
+    assert stats.serial_inflation([alike[0][:19]]) == 1.0
+    assert stats.serial_inflation([np.zeros(40)]) == 1.0
+
+
+def test_widened_intervals_cover_where_plain_ones_do_not():
+    rng = np.random.default_rng(3)
+    plain, widened, cases = 0, 0, 200
+    for _ in range(cases):
+        columns = [autoregressive(rng, 0.6) for _ in range(3)]
+        centres = [stats.hodges_lehmann(column) for column in columns]
+        pairs = zip(columns, centres, strict=True)
+        residual = np.concatenate([column - centre for column, centre in pairs])
+        low, high = stats.signed_rank_interval(residual, 0.95)
+        stray, wider = -float(np.mean(centres)), stats.serial_inflation(columns)
+        plain += low <= stray <= high
+        widened += wider * low <= stray <= wider * high
+    assert plain / cases < 0.8
+    assert widened / cases > 0.9

@@ -126,20 +126,29 @@ class Cell:
     @property
     def speedup(self) -> Interval | None:
         """Time of the baseline over time of this: above 1, this is faster."""
-        return self._interval("vs_baseline")
+        return None if self._verdict == "unstable(bimodal)" else self._interval("vs_baseline")
 
     @property
     def mark(self) -> str:
-        """The verdict against the baseline, or an empty string."""
+        """The verdict against the baseline, without its reason, or an empty string."""
+        return self._verdict.partition("(")[0]
+
+    @property
+    def _verdict(self) -> str:
         versus = self.record["summary"]["vs_baseline"] if self.measured else None
         return str(versus["verdict"]) if versus else ""
+
+    @property
+    def bimodal(self) -> bool:
+        """Whether it has two speeds, so that any single figure would lie."""
+        return self.status == "unstable" and "bimodal" in self.flags
 
     @property
     def flags(self) -> list[str]:
         return list(dict.fromkeys(flag["flag"] for flag in self.record["flags"]))
 
     def _interval(self, key: str) -> Interval | None:
-        value = self.record["summary"].get(key) if self.measured else None
+        value = self.record["summary"].get(key) if self.measured and not self.bimodal else None
         return Interval.from_json(value) if value else None
 
 

@@ -112,7 +112,7 @@ def _top_set(evidence: Evidence, group: Group) -> tuple[list[Cell], list[str]]:
             times[cell.label] = paired.estimate
     ranked = sorted((c for c in ranked if c.label in times), key=lambda c: times[c.label])
     unranked = [
-        f"{c.label} not ranked: {'no paired rounds' if c.ranked else c.status}"
+        f"{c.label} not ranked: {'no paired rounds' if c.ranked else _state(c)}"
         for c in group.cells
         if c.measured and c not in ranked
     ]
@@ -122,6 +122,12 @@ def _top_set(evidence: Evidence, group: Group) -> tuple[list[Cell], list[str]]:
         return [], unranked
     slower = _resolved_slower(evidence, group, racing)
     return [cell for cell in racing if cell.label not in slower], unranked
+
+
+def _state(cell: Cell) -> str:
+    """Return a cell's status, with the reason of one that was not steady."""
+    reason = cell.record["reason"]
+    return f"unstable ({reason})" if cell.status == "unstable" and reason else cell.status
 
 
 def _resolved_slower(evidence: Evidence, group: Group, racing: Sequence[Cell]) -> set[str]:
@@ -218,10 +224,12 @@ def _without_ranking(group: Group) -> tuple[Outcome, str]:
 
 
 def _without_baseline(group: Group, top: Sequence[Cell]) -> tuple[Outcome, str]:
-    status = next((c.status for c in group.cells if c.label == group.baseline), "not measured")
+    status = next((_state(c) for c in group.cells if c.label == group.baseline), "not measured")
     rivals = [cell for cell in group.cells if cell.ranked]
     names = join([cell.label for cell in top])
     lacking = f"{group.baseline}, the baseline, has no result ({status})"
+    if status.startswith("unstable"):
+        lacking = f"{group.baseline}, the baseline, cannot be compared with: it is {status}"
     if len(rivals) == 1:
         return "no-baseline", f"only {names} has a result; {lacking}"
     if len(top) == 1:

@@ -40,7 +40,13 @@ from ngraphbench.types import Json
 
 __all__ = ["clean", "print_run", "result_table"]
 
-MARK_STYLES = {"faster": "bold cyan", "slower": "magenta", "tie": "", "unresolved": "yellow"}
+MARK_STYLES = {
+    "faster": "bold cyan",
+    "slower": "magenta",
+    "tie": "",
+    "unresolved": "yellow",
+    "unstable": "yellow",
+}
 REVERSALS_SHOWN = 12
 
 
@@ -289,7 +295,7 @@ def _versus(group: CellGroup, cell: Cell, wide: bool) -> Text:
         return Text("baseline", style="dim")
     speedup = cell.speedup
     if speedup is None:
-        return Text("–")
+        return Text(MARKS.get(cell.mark, "–"), style=MARK_STYLES.get(cell.mark, ""))
     spelled = f"{speedup.times} ({speedup.range})" if wide else speedup.times
     return Text(f"{spelled} {MARKS.get(cell.mark, '')}", style=MARK_STYLES.get(cell.mark, ""))
 

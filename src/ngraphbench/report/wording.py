@@ -25,7 +25,7 @@ __all__ = [
     "visible",
 ]
 
-MARKS = {"faster": "▲", "slower": "▼", "tie": "=", "unresolved": "?"}
+MARKS = {"faster": "▲", "slower": "▼", "tie": "=", "unresolved": "?", "unstable": "~"}
 """Signs of the verdict against the baseline; they do not rely on colour."""
 
 CLAIMS = {
@@ -40,7 +40,7 @@ FLAGS = {
     "quota": "the container's CPU quota throttled a slot",
     "drift": "the machine's speed moved by more than 10 %: read absolute figures as a range",
     "throttled": "heat or power limits lowered the clock",
-    "not-steady": "speed stepped during the second half",
+    "not-steady": "its own speed stepped within a launch, while others' did not",
     "bimodal": "two speeds, 3 % or more apart: one number does not describe it",
     "carry-over": "the candidate before it in the round changed its speed",
     "launch": "launches of the same program differ by more than 2 %",

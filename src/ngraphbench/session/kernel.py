@@ -19,6 +19,7 @@ from ngraphbench.profiles import Profile
 from ngraphbench.session.clock import Clock
 from ngraphbench.session.schedule import (
     FEWEST_ROUNDS,
+    SUSPECT_ROUNDS,
     Pair,
     SlotRequest,
     epoch_budget_ns,
@@ -27,6 +28,7 @@ from ngraphbench.session.schedule import (
     round_order,
     slot_request,
 )
+from ngraphbench.session.steadiness import is_suspect
 from ngraphbench.types import Array, Json
 
 __all__ = [
@@ -140,6 +142,7 @@ def columns(rows: Sequence[Row]) -> dict[str, Array]:
     return {
         "epoch": np.array([row.epoch for row in rows]),
         "round": np.array([row.round for row in rows]),
+        "position": np.array([row.position for row in rows]),
         "call_ns": np.array([row.result.call_ns for row in rows]),
     }
 
@@ -262,7 +265,12 @@ def _ended(state: _Epoch, elapsed_ns: int, budget_ns: int, pairs: Sequence[Pair]
     if not is_look(rounds, state.profile.rounds_min):
         return ""
     samples = {key: columns(rows) for key, rows in state.result.rows.items()}
-    return "precise" if precise_enough(samples, pairs, profile=state.profile) else ""
+    if not precise_enough(samples, pairs, profile=state.profile):
+        return ""
+    # Whether a program has two speeds takes more slots to tell than how fast it is.
+    if rounds < SUSPECT_ROUNDS and state.profile.epochs > 1 and is_suspect(samples):
+        return ""
+    return "precise"
 
 
 def _look(state: _Epoch) -> str:

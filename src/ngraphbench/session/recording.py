@@ -22,6 +22,7 @@ from ngraphbench.session.export import export_key
 from ngraphbench.session.flags import case_flags, leak_bytes_per_1000_calls, session_flags
 from ngraphbench.session.hostwatch import thermal_facts
 from ngraphbench.session.state import CaseState, SessionState
+from ngraphbench.session.steadiness import UNSTABLE, steadiness_flags
 from ngraphbench.stats import Launch
 from ngraphbench.summary import Comparison, Samples, compare, launch_of, summarise
 from ngraphbench.types import VENDOR_THREADS, Json
@@ -40,6 +41,17 @@ class _Context:
     launch: Launch
     host: Json
     read_blocks: Callable[[str], BlockSamples | None]
+    unsteady: Mapping[str, list[Json]]
+
+    def status(self, case: Case) -> str:
+        """Return the status of a case's record: ``unstable`` where one number would lie."""
+        found = _final_status(self.state.cases[case.case_id])
+        return "unstable" if found in MEASURED and self.unstable(case) else found
+
+    def unstable(self, case: Case) -> Json | None:
+        """Return the flag of a case that no single number describes, or None."""
+        flags = self.unsteady.get(case.case_id, [])
+        return next((flag for flag in flags if flag["flag"] in UNSTABLE), None)
 
 
 def make_records(
@@ -60,7 +72,10 @@ def make_records(
     samples = {key: found for key in keys if (found := read(key)) is not None}
     programs = [found for key, found in samples.items() if key != SENTINEL]
     launch = launch_of(programs, state.prior)
-    context = _Context(session, state, samples, launch, host, read_blocks)
+    labels = {case.case_id: _name(session, case) for case in session.cases}
+    labels[SENTINEL] = "the A/A sentinel"
+    unsteady = steadiness_flags(samples, labels)
+    context = _Context(session, state, samples, launch, host, read_blocks, unsteady)
     records = [
         _case_record(context, case) for case in session.cases if case.case_id not in state.deferred
     ]
@@ -69,8 +84,11 @@ def make_records(
 
 def _case_record(context: _Context, case: Case) -> Json:
     session, found = context.session, context.state.cases[case.case_id]
-    status = _final_status(found)
+    status = context.status(case)
     doubt, message = _doubt(found) if status == "unverifiable" else ("", "")
+    unstable = context.unstable(case)
+    if status == "unstable" and unstable is not None:
+        doubt, message = unstable["flag"], f"Not steady: {unstable['detail']}."
     samples = context.samples.get(case.case_id)
     timed = samples is not None and status in MEASURED
     alone = context.read_blocks(case.case_id) if timed and found.blocks else None
@@ -83,6 +101,7 @@ def _case_record(context: _Context, case: Case) -> Json:
             rss_bytes=found.rss_bytes,
             interrupted="interrupted" in context.state.ended,
         )
+        flags += context.unsteady.get(case.case_id, [])
     name = f"{session.session_id}/{case.case_id[:16]}"
     log = export_key(case) if found.stage == "export" else case.case_id[:16]
     return {
@@ -125,6 +144,13 @@ def _rounds_wanted(context: _Context, found: CaseState) -> int:
     session = context.session
     over = found.beaten_by or "budget" not in context.state.ended
     return 0 if session.method.best and over else session.profile.rounds_min
+
+
+def _name(session: Session, case: Case) -> str:
+    """Return a candidate's name, as long as it must be to be the only one of a session."""
+    if len({(one.model.content, one.batch) for one in session.cases}) == 1:
+        return case.label
+    return f"{case.model.label} b={case.batch} {case.label}"
 
 
 def _final_status(found: CaseState) -> str:
@@ -179,6 +205,10 @@ def _summary(context: _Context, case: Case, alone: BlockSamples | None) -> Json 
         baseline=other,
         baseline_label=baseline.label if baseline is not None else "",
     )
+    if found is not None and found["vs_baseline"] and baseline is not None:
+        unstable = context.unstable(case) or context.unstable(baseline)
+        if unstable is not None:
+            found["vs_baseline"]["verdict"] = f"unstable({unstable['flag']})"
     if found is not None:
         found["percentiles_ms"] = tail_percentiles(alone, session.profile.confidence)
     return found

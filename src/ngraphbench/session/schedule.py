@@ -14,6 +14,7 @@ from ngraphbench.worker.timing import SlotRequest
 
 __all__ = [
     "FEWEST_ROUNDS",
+    "SUSPECT_ROUNDS",
     "Pair",
     "SlotRequest",
     "epoch_budget_ns",
@@ -25,6 +26,12 @@ __all__ = [
 
 FEWEST_ROUNDS = 6
 """Below this no signed-rank interval exists at 95 %; the budget does not cut deeper."""
+
+SUSPECT_ROUNDS = 120
+"""Rounds of an epoch with a candidate whose slots spread suspiciously wide, if the budget allows.
+
+At 5 % between two modes and 1.5 % of noise, three epochs of these tell two modes from one.
+"""
 
 GROUP_NS = 10 * MS
 REWARM_NS = 10 * MS
