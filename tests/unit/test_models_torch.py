@@ -147,6 +147,7 @@ def holds(folder: Path, module: torch.nn.Module, *, batch: int) -> bool:
     return np.allclose(y["output"], module(tensor).detach().numpy(), atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dynamic", [True, False])
 def test_an_exported_program_is_a_model(tmp_path: Path, dynamic: bool) -> None:
     module = Small().eval()
@@ -164,6 +165,7 @@ def test_an_exported_program_is_a_model(tmp_path: Path, dynamic: bool) -> None:
     assert caught.value.reason == "batch-fixed"
 
 
+@pytest.mark.slow
 def test_torchscript_is_a_model_once_its_inputs_are_given(tmp_path: Path) -> None:
     module = Small().eval()
     torch.jit.script(module).save(str(tmp_path / "m.torchscript"))
