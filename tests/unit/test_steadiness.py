@@ -90,6 +90,24 @@ def test_with_one_other_nobody_can_be_blamed(names: tuple[str, ...]) -> None:
     assert steadiness_flags(samples) == {} and not is_suspect(samples)
 
 
+def test_what_most_do_the_machine_did() -> None:
+    logs = machine()
+    for name, start in (("one", 20), ("two", 40)):
+        logs[name][1, start:] += 0.10
+    assert steadiness_flags(samples_of(logs)) == {}
+
+
+def test_a_handful_of_slots_has_any_shape() -> None:
+    rng = np.random.default_rng(0)
+    logs = {name: rng.choice([0.0, 0.5], (EPOCHS, ROUNDS)) for name in NAMES}
+    few = {
+        name: {key: values[:11] for key, values in found.items()}
+        for name, found in samples_of(logs).items()
+    }
+    said = {name for flags in names_of(steadiness_flags(few)).values() for name in flags}
+    assert not said & {"bimodal", "not-steady"}
+
+
 def test_of_three_the_one_that_stepped_is_blamed() -> None:
     logs = machine(names=NAMES[:3])
     logs["one"][0, 30:] += 0.10
@@ -146,13 +164,16 @@ def test_what_slows_its_successors_is_named() -> None:
     assert flags["base"][0]["detail"].endswith("slower right after openvino")
 
 
-def recorded() -> list[Json]:
+def recorded(*, disturbed: bool = False) -> list[Json]:
     """Return the records of a session in which the second program has two speeds."""
     found = ModelRef("m.onnx", "m", "onnx", "c")
     compilers = [CompilerRef(name, "m:X") for name in NAMES]
     cases = tuple(Case(found, one, Device(threads=1), 1, label=one.name) for one in compilers)
     states = {case.case_id: CaseState(status="ok", call_ns=1e7) for case in cases}
     samples = dict(zip(states, samples_of(two_speeds()).values(), strict=True))
+    if disturbed:
+        cpu_ns = samples[cases[1].case_id]["cpu_ns"]
+        cpu_ns[: len(cpu_ns) // 2] *= 0.8
     session = Session(cases, "base", PROFILES["default"], Limits())
     state = SessionState(cases=states, epochs_done=EPOCHS)
     return make_records(session, state, read=samples.get, host={})
@@ -167,6 +188,12 @@ def test_what_two_speeds_have_no_single_status_verdict_or_figure_for() -> None:
     assert "two speeds" in unstable["message"]
     assert unstable["summary"]["vs_baseline"]["verdict"] == "unstable(bimodal)"
     assert {records[name]["status"] for name in ("base", "two", "three")} == {"ok"}
+
+
+def test_whom_something_else_took_the_cpu_from_is_not_blamed() -> None:
+    records = {r["label"]: r for r in recorded(disturbed=True) if r["kind"] == "case"}
+    assert records["one"]["status"] == "ok"
+    assert "interference" in {flag["flag"] for flag in records["one"]["flags"]}
 
 
 @pytest.mark.parametrize("which", ["eager", "openvino"])

@@ -12,7 +12,13 @@ import numpy as np
 from ngraphbench.summary import Comparison, Samples
 from ngraphbench.types import VENDOR_DEFAULT, Array, Json
 
-__all__ = ["LEAK_BYTES", "case_flags", "leak_bytes_per_1000_calls", "session_flags"]
+__all__ = [
+    "LEAK_BYTES",
+    "case_flags",
+    "is_disturbed",
+    "leak_bytes_per_1000_calls",
+    "session_flags",
+]
 
 LEAK_BYTES = 16 * 1024**2
 
@@ -42,9 +48,8 @@ def case_flags(
     if len(wall) == 0:
         return []
     usage = np.asarray(samples["cpu_ns"], dtype=float) / wall
-    switches_per_s = np.asarray(samples["nivcsw"], dtype=float) / wall * 1e9
     found = [
-        _interference(usage, switches_per_s),
+        _interference(samples),
         _threads(usage, threads),
         _leak(rss_bytes, samples),
     ]
@@ -56,10 +61,18 @@ def case_flags(
     return [item for item in found if item]
 
 
-def _interference(usage: Array, switches_per_s: Array) -> Json | None:
+def is_disturbed(samples: Samples) -> bool:
+    """Return whether something else took the CPU in so many slots that it is flagged."""
+    return _interference(samples) is not None
+
+
+def _interference(samples: Samples) -> Json | None:
     """In more than 20 % of slots, cpu/wall is 5 % below the candidate's own p90, or it is
     switched out 10 times as often as in its quietest tenth.
     """
+    wall = np.asarray(samples["slot_ns"], dtype=float)
+    usage = np.asarray(samples["cpu_ns"], dtype=float) / wall
+    switches_per_s = np.asarray(samples["nivcsw"], dtype=float) / wall * 1e9
     if len(usage) < 5:
         return None
     told = []

@@ -19,7 +19,12 @@ from ngraphbench.session.beside import beside_facts
 from ngraphbench.session.canary import describe
 from ngraphbench.session.conductor import SENTINEL
 from ngraphbench.session.export import export_key
-from ngraphbench.session.flags import case_flags, leak_bytes_per_1000_calls, session_flags
+from ngraphbench.session.flags import (
+    case_flags,
+    is_disturbed,
+    leak_bytes_per_1000_calls,
+    session_flags,
+)
 from ngraphbench.session.hostwatch import thermal_facts
 from ngraphbench.session.state import CaseState, SessionState
 from ngraphbench.session.steadiness import UNSTABLE, steadiness_flags
@@ -74,7 +79,12 @@ def make_records(
     launch = launch_of(programs, state.prior)
     labels = {case.case_id: _name(session, case) for case in session.cases}
     labels[SENTINEL] = "the A/A sentinel"
-    unsteady = steadiness_flags(samples, labels)
+    unsteady = {
+        key: flags
+        for key, flags in steadiness_flags(samples, labels).items()
+        # Whom something else took the CPU from was not unsteady by itself.
+        if not is_disturbed(samples[key])
+    }
     context = _Context(session, state, samples, launch, host, read_blocks, unsteady)
     records = [
         _case_record(context, case) for case in session.cases if case.case_id not in state.deferred

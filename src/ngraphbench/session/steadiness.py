@@ -25,6 +25,13 @@ UNSTABLE = ("not-steady", "bimodal")
 APART = 0.03
 """Levels and modes closer than this are not told apart."""
 
+FEWEST_SLOTS = 36
+FEWEST_SLOTS_OF_LAUNCH = 12
+"""With fewer, modes and steps are not looked for: a handful of slots has any shape."""
+
+MOST_BLAMED = 1 / 3
+"""Where more of the candidates than this seem unsteady, it is the machine that is."""
+
 STEP_SCORE = 4.1
 STEP_EDGE = 0.08
 STEP_CLIP = 2.5
@@ -58,7 +65,8 @@ def steadiness_flags(
     ``not-steady``: its level stepped by 3 % or more within a launch. ``bimodal``: two modes
     3 % or more apart, each 15 % or more of its slots. ``carry-over``: who ran before it
     changes it by more than 0.5 %. ``labels`` name candidates in details. With fewer than
-    three candidates nothing can be told from drift, and the result is empty.
+    three candidates nothing can be told from drift, and the result is empty; so it is where
+    more than a third of them would be blamed for a step or modes.
     """
     found: dict[str, list[Json]] = {}
     rest = dict(samples)
@@ -73,6 +81,8 @@ def steadiness_flags(
         del rest[worst]
     for key, detail in _bimodal(residuals, samples).items():
         found.setdefault(key, []).append({"flag": "bimodal", "detail": detail})
+    if len(found) > max(1.0, MOST_BLAMED * len(samples)):
+        return {}
     for key, detail in _carried(residuals, labels or {}).items():
         found.setdefault(key, []).append({"flag": "carry-over", "detail": detail})
     return found
@@ -119,7 +129,7 @@ def _step(found: Residuals) -> _Step:
     for epoch in np.unique(found.epoch):
         values = clipped(found.value[found.epoch == epoch], STEP_CLIP)
         edge = max(3, int(np.ceil(STEP_EDGE * len(values))))
-        if len(values) >= 2 * edge + 2:
+        if len(values) >= FEWEST_SLOTS_OF_LAUNCH:
             cuts.append(_best_cut(values, edge))
     noise = np.concatenate([rest for _, _, rest in cuts]) if cuts else np.zeros(0)
     degrees = len(noise) - 2 * len(cuts)
@@ -150,7 +160,7 @@ def _best_cut(values: Array, edge: int) -> tuple[float, float, Array]:
 def _bimodal(residuals: Mapping[str, Residuals], samples: Mapping[str, Samples]) -> dict[str, str]:
     details = {}
     for key, ratio in _wider(residuals).items():
-        if ratio < WIDER:
+        if ratio < WIDER or len(residuals[key].value) < FEWEST_SLOTS:
             continue
         found = fit_modes(_centred(residuals[key]))
         real = found.evidence >= MODE_EVIDENCE and found.apart >= MODE_DISTANCE * found.sd
