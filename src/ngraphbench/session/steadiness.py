@@ -23,7 +23,7 @@ UNSTABLE = ("not-steady", "bimodal")
 """Flags of a candidate that a single number does not describe."""
 
 APART = 0.03
-"""Levels and modes closer than this are not told apart."""
+"""Modes closer than this are not told apart."""
 
 FEWEST_SLOTS = 36
 FEWEST_SLOTS_OF_LAUNCH = 12
@@ -32,8 +32,12 @@ FEWEST_SLOTS_OF_LAUNCH = 12
 MOST_BLAMED = 1 / 3
 """Where more of the candidates than this seem unsteady, it is the machine that is."""
 
-STEP_SCORE = 4.1
+STEP_SCORE = 4.2
+STEP_SIZE = 0.025
 STEP_EDGE = 0.08
+STEP_EDGE_MOST = 5
+"""A cut leaves this share of a launch's slots on either side, but no more slots than that."""
+
 STEP_CLIP = 2.5
 
 WIDER = 1.3
@@ -62,7 +66,7 @@ def steadiness_flags(
 ) -> dict[str, list[Json]]:
     """Return the flags of each candidate that was not steady; the steady ones are left out.
 
-    ``not-steady``: its level stepped by 3 % or more within a launch. ``bimodal``: two modes
+    ``not-steady``: its level stepped by 2.5 % or more within a launch. ``bimodal``: two modes
     3 % or more apart, each 15 % or more of its slots. ``carry-over``: who ran before it
     changes it by more than 0.5 %. ``labels`` name candidates in details. With fewer than
     three candidates nothing can be told from drift, and the result is empty; so it is where
@@ -73,7 +77,7 @@ def steadiness_flags(
     while residuals := residuals_of(rest):
         steps = {key: _step(own) for key, own in residuals.items()}
         worst = max(steps, key=lambda key: steps[key].score)
-        if steps[worst].score < STEP_SCORE or abs(steps[worst].size) < APART:
+        if steps[worst].score < STEP_SCORE or abs(steps[worst].size) < STEP_SIZE:
             break
         # What stepped has shifted the others' residuals as well: they are judged without it.
         detail = f"its speed stepped by {abs(steps[worst].size):.1%} within a launch"
@@ -128,7 +132,7 @@ def _step(found: Residuals) -> _Step:
     cuts = []
     for epoch in np.unique(found.epoch):
         values = clipped(found.value[found.epoch == epoch], STEP_CLIP)
-        edge = max(3, int(np.ceil(STEP_EDGE * len(values))))
+        edge = min(max(3, int(np.ceil(STEP_EDGE * len(values)))), STEP_EDGE_MOST)
         if len(values) >= FEWEST_SLOTS_OF_LAUNCH:
             cuts.append(_best_cut(values, edge))
     noise = np.concatenate([rest for _, _, rest in cuts]) if cuts else np.zeros(0)
