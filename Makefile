@@ -36,7 +36,7 @@ test: lint  ## Everything: lint, types, layers and all tests
 bench-agreement: $(VENV)/.ready  ## A worker against a plain loop, in turns: paired ratios
 	$(BIN)/python benchmarks/agreement.py
 
-bench-kernel: $(VENV)/.ready  ## The kernel against known truth, 24000 sessions on a virtual clock
+bench-kernel: $(VENV)/.ready  ## The kernel against known truth, 34000 sessions on a virtual clock
 	$(BIN)/python benchmarks/kernel.py
 
 bench-loop: $(VENV)/.ready  ## ngb bench against a plain loop, as a ratio

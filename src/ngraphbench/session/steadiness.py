@@ -36,7 +36,10 @@ STEP_SCORE = 4.2
 STEP_SIZE = 0.025
 STEP_EDGE = 0.08
 STEP_EDGE_MOST = 5
-"""A cut leaves this share of a launch's slots on either side, but no more slots than that."""
+"""A cut leaves this share of a launch's slots behind it, but no more slots than that."""
+
+WARM_UP_SLOTS = 6
+"""What ends sooner than this is warming up, which the estimators are robust to."""
 
 STEP_CLIP = 2.5
 
@@ -150,7 +153,7 @@ def _step(found: Residuals) -> _Step:
 def _best_cut(values: Array, edge: int) -> tuple[float, float, Array]:
     """Return (distance in units of one slot's noise, size, what the two levels leave)."""
     count = len(values)
-    before = np.arange(edge, count - edge + 1)
+    before = np.arange(WARM_UP_SLOTS, count - edge + 1)
     sums = np.cumsum(values)
     left = sums[before - 1] / before
     right = (sums[-1] - sums[before - 1]) / (count - before)
