@@ -133,6 +133,8 @@ def test_neighbours_that_are_alike_widen_the_interval():
     assert stats.serial_inflation(alike) == pytest.approx(math.sqrt(1.7 / 0.3), rel=0.35)
     assert stats.serial_inflation([rng.standard_normal(40) for _ in range(3)]) == 1.0
     assert stats.serial_inflation([alike[0][:19]]) == 1.0
+    wild = [np.where(np.arange(40) == 7, 100.0, column) for column in alike]
+    assert stats.serial_inflation(wild) > 1.5
     assert stats.serial_inflation([np.zeros(40)]) == 1.0
 
 
