@@ -80,7 +80,7 @@ def test_help_imports_nothing_heavy(command: str, tmp_path: Path) -> None:
 def test_help_tells_the_defaults(tmp_path: Path) -> None:
     text = " ".join(ngb("bench", "--help", cwd=tmp_path, check=0).stdout.replace("│", " ").split())
     assert "every compiler that works here" in text
-    assert "this machine's quota allows" in text
+    assert "one per physical core of the fastest class, within the quota" in text
 
 
 def test_version(tmp_path: Path) -> None:
@@ -229,11 +229,8 @@ def test_exit_codes_follow_the_cells(folder: Path) -> None:
     (record,) = records(failed)
     assert record["status"] == "failed" and "deliberate" in record["message"]
     write_model(folder / "fixed.onnx", batch=1)
-    quick = ("--profile", "quick", "-b", "4", "--json")
-    unsupported = ngb(
-        "bench", "fixed.onnx", "-c", "onnxruntime", *quick, cwd=folder, short=True, check=0
-    )
-    assert {r["status"] for r in records(unsupported)} == {"unsupported"}
+    unsupported = ngb("bench", "fixed.onnx", "-c", "eager", *quick, cwd=folder, short=True, check=0)
+    assert "unsupported" in {r["status"] for r in records(unsupported)}
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
