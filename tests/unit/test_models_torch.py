@@ -119,6 +119,17 @@ def test_inputs_must_be_those_of_forward(tmp_path: Path, given: list[str], words
     assert model.plan({name: {"shape": ["batch", 4]} for name in ("image", "scale")}).specs
 
 
+def test_a_factory_may_build_in_inference_mode(tmp_path: Path) -> None:
+    made = "@torch.inference_mode()\ndef made():\n    return torch.nn.Linear(4, 3)\n"
+    (tmp_path / "made.py").write_text(f"import torch\n\n\n{made}")
+    model = TorchModel(resolve_model("made.py:made", base=tmp_path).to_json())
+    before = model.state()
+    assert model.changed_since(before) == ""
+    with torch.inference_mode():
+        model.module.bias.add_(1.0)
+    assert model.changed_since(before) == "bias"
+
+
 class Small(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()

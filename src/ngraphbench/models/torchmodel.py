@@ -139,11 +139,15 @@ class TorchModel:
         return any(".quantized" in type(m).__module__ for m in self.module.modules())
 
     def state(self) -> dict[str, Any]:
-        """Return a copy of every buffer by name, and how often each parameter was written."""
-        buffers = {name: to_array(value) for name, value in self.module.named_buffers()}
-        # Copies of all parameters could be gigabytes; a write is counted by the tensor.
-        versions = {name: value._version for name, value in self.module.named_parameters()}
-        return buffers | versions
+        """Return a copy of every buffer by name, and how often each parameter was written.
+
+        Parameters made in inference mode count no writes, so they are copied too.
+        """
+        found = {name: to_array(value) for name, value in self.module.named_buffers()}
+        for name, value in self.module.named_parameters():
+            # Copies of all parameters could be gigabytes; a write is counted by the tensor.
+            found[name] = to_array(value) if value.is_inference() else value._version
+        return found
 
     def changed_since(self, before: Mapping[str, Any]) -> str:
         """Return the name of a tensor in the module that differs from ``before``, if any."""
