@@ -13,69 +13,32 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ngraphbench.errors import CompileFailed, RunFailed, SpecError, Unsupported
-from ngraphbench.plugin import (
-    Compiler,
-    LoadsArtifact,
-    Program,
-    ReportsCoverage,
-    SavesArtifact,
-    resolve_options,
-)
+from ngraphbench.plugin import ReportsCoverage, resolve_options
 from ngraphbench.testing import observe
-from ngraphbench.testing.lanes import HEAVY_BATCH, TIMING_ATTEMPTS, LaneChecks
-from ngraphbench.testing.workloads import reference_arrays, write_workload
-from ngraphbench.types import VENDOR_DEFAULT, Arrays, Device, OptionValue, Support, storage_dtype
-from ngraphbench.workload import INPUT_SETS, Workload
+from ngraphbench.testing.costs import CostChecks
+from ngraphbench.testing.lanes import LaneChecks
+from ngraphbench.testing.workloads import write_workload
+from ngraphbench.types import Arrays, Device, Support, storage_dtype
+from ngraphbench.workload import INPUT_SETS
 
 __all__ = ["CompilerContract"]
 
-FP32_ERROR = 1e-5
-LOW_PRECISION_ERROR = 0.1
-LAZY_FLOOR_NS = 50_000_000
-LAZY_RATIO = 20
-WITHOUT_VENDOR = ("test_probe_never_raises", "test_import_needs_no_vendor")
 
-
-class CompilerContract(LaneChecks):
+class CompilerContract(CostChecks, LaneChecks):
     """Checks that a plugin keeps the contract; subclass it with ``compiler`` set.
 
     ``models`` names the small models of ``testing.samples`` it is run on, ``heavy`` the one
     for timing and threads. ``options`` are given to each compile, ``heavy_options`` on top
-    for the heavy model. ``rtol`` bounds the relative L2 error against float64.
+    for the heavy model. ``rtol`` bounds the relative L2 error against float64. What a program
+    costs is checked in ``testing.costs``, several requests in flight in ``testing.lanes``.
     """
-
-    compiler: ClassVar[Compiler]
-    options: ClassVar[Mapping[str, OptionValue]] = {}
-    models: ClassVar[tuple[str, ...]] = ("mlp", "conv", "tokens", "pair")
-    heavy: ClassVar[str] = "wide"
-    heavy_options: ClassVar[Mapping[str, OptionValue]] = {}
-    batches: ClassVar[tuple[int, ...]] = (1, 2, 3)
-    rtol: ClassVar[float] = 1e-5
-    known_gaps: ClassVar[Mapping[str, str]] = {}
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        unknown = sorted(name for name in cls.known_gaps if not hasattr(cls, name))
-        if unknown:
-            raise TypeError(f"{cls.__name__}.known_gaps names tests that do not exist: {unknown}")
-
-    @pytest.fixture(autouse=True)
-    def _apply_known_gaps(self, request: pytest.FixtureRequest) -> None:
-        name = request.node.originalname
-        support = self.compiler.probe(Device())
-        if not support.ok and name not in WITHOUT_VENDOR:
-            pytest.skip(f"{self.compiler.name} is not available: {support.hint}")
-        if name in self.known_gaps:
-            request.node.add_marker(pytest.mark.xfail(reason=self.known_gaps[name], strict=True))
 
     # What the plugin declares
 
@@ -255,106 +218,7 @@ class CompilerContract(LaneChecks):
             left.sync()
             self._check(left.outputs(), roots[0], batch=2, which="a")
 
-    # What it costs
-
-    def test_compile_finishes_the_program(self, tmp_path: Path) -> None:
-        root = self._root(tmp_path)
-        with self._program(root, batch=1) as (program, workload):
-            inputs = workload.input_arrays("a")
-            with observe.hidden(root):
-                program.load(inputs)
-                first_ns = observe.time_runs(program, 1)[0]
-                steady_ns = float(np.median(observe.time_runs(program, 10)))
-            self._check(program.outputs(), root, batch=1)
-        assert first_ns < max(LAZY_FLOOR_NS, LAZY_RATIO * steady_ns), (
-            f"The first run took {first_ns / 1e6:.0f} ms, later ones {steady_ns / 1e6:.3f} ms:"
-            " something is built in run; build it in compile."
-        )
-
-    def test_no_work_is_skipped(self, tmp_path: Path) -> None:
-        root = write_workload(tmp_path / "heavy", self.heavy, batches=(HEAVY_BATCH,))
-        with self._program(root, batch=HEAVY_BATCH, heavy=True) as (program, workload):
-            sets = [workload.input_arrays(which) for which in INPUT_SETS]
-            faults: list[str] = []
-            # A busy machine slows runs, it does not skip them: one clean attempt is proof.
-            for _ in range(TIMING_ATTEMPTS):
-                fault = observe.skipped_work(program, sets)
-                if not fault:
-                    return
-                faults.append(fault)
-        raise AssertionError("; ".join(faults))
-
-    def test_threads_asked_for_are_used(self, tmp_path: Path) -> None:
-        if not observe.TASKS.exists():
-            pytest.skip("Threads are seen through /proc, which is not here.")
-        root = write_workload(tmp_path / "heavy", self.heavy, batches=(HEAVY_BATCH,))
-        for threads in (1, 2):
-            busy = 0
-            # On a busy machine a pool's helpers may find nothing left to do: look again.
-            for _ in range(TIMING_ATTEMPTS):
-                busy = self._busy_threads(root, threads)
-                if busy >= threads:
-                    break
-            assert busy == threads, f"Asked for {threads} threads, {busy} were busy."
-
-    def test_threads_may_be_left_to_the_vendor(self, tmp_path: Path) -> None:
-        root = self._root(tmp_path)
-        workload = observe.open_workload(root, batch=1)
-        device = Device(threads=VENDOR_DEFAULT)
-        program = self.compiler.compile(workload, device, self._resolved())
-        try:
-            outputs = self._outputs(program, workload.input_arrays("a"))
-            self._check(outputs, root, batch=1)
-        finally:
-            program.close()
-
-    def test_precision_asked_for_is_executed(self, tmp_path: Path) -> None:
-        root = write_workload(tmp_path / "heavy", self.heavy, batches=(HEAVY_BATCH,))
-        exact = reference_arrays(root, batch=HEAVY_BATCH)
-        for precision in ("fp32", "fp16", "bf16"):
-            workload = observe.open_workload(root, batch=HEAVY_BATCH, precision=precision)
-            try:
-                program = self.compiler.compile(workload, Device(), self._resolved(heavy=True))
-            except Unsupported:
-                assert precision != "fp32", "Every compiler must run fp32."
-                continue
-            outputs = self._outputs(program, workload.input_arrays("a"))
-            program.close()
-            error = max(observe.relative_error(outputs[name], exact[name]) for name in exact)
-            if precision == "fp32":
-                assert error < FP32_ERROR, f"fp32 was asked for; the error is {error:.1e}."
-            else:
-                assert FP32_ERROR < error < LOW_PRECISION_ERROR, (
-                    f"{precision} was asked for; an error of {error:.1e} is not {precision}'s."
-                )
-
-    def test_no_process_is_left_behind(self, tmp_path: Path) -> None:
-        before = observe.child_processes()
-        with self._program(self._root(tmp_path), batch=1) as (program, workload):
-            self._outputs(program, workload.input_arrays("a"))
-            left = observe.child_processes() - before
-            assert not left, f"{len(left)} child processes live on beside the measurement."
-
-    def test_a_loaded_artefact_is_the_program(self, tmp_path: Path) -> None:
-        if not isinstance(self.compiler, LoadsArtifact):
-            pytest.skip(f"{self.compiler.name} loads no artefacts: each launch compiles.")
-        for root in self._roots(tmp_path):
-            folder = tmp_path / f"{root.name}-artefact"
-            folder.mkdir()
-            with self._program(root, batch=2) as (program, workload):
-                sets = {which: workload.input_arrays(which) for which in INPUT_SETS}
-                wanted = {which: self._outputs(program, inputs) for which, inputs in sets.items()}
-                assert isinstance(program, SavesArtifact), "It loads artefacts and saves none."
-                program.save(folder)
-            options = self._resolved()
-            found = observe.loaded_outputs(self.compiler, folder, root, batch=2, options=options)
-            for which, arrays in wanted.items():
-                for name, value in arrays.items():
-                    error = observe.relative_error(found[which][name], value)
-                    assert error <= self.rtol, (
-                        f"{root.name}, inputs {which}: {name} of the loaded artefact is off by"
-                        f" {error:.2e} from the program that was saved."
-                    )
+    # What it reports
 
     def test_report_survives_json(self, tmp_path: Path) -> None:
         with self._program(self._root(tmp_path), batch=1) as (program, workload):
@@ -363,57 +227,6 @@ class CompilerContract(LaneChecks):
             if isinstance(program, ReportsCoverage):
                 report["coverage"] = program.coverage()
             assert json.loads(json.dumps(report, allow_nan=False)) == report
-
-    # Parts of the checks
-
-    def _resolved(self, *, heavy: bool = False) -> dict[str, OptionValue]:
-        given = dict(self.options) | (dict(self.heavy_options) if heavy else {})
-        return resolve_options(self.compiler, given)
-
-    def _root(self, folder: Path) -> Path:
-        return write_workload(folder / self.models[0], self.models[0], batches=self.batches)
-
-    def _roots(self, folder: Path) -> Iterator[Path]:
-        for model in self.models:
-            yield write_workload(folder / model, model, batches=self.batches)
-
-    def _busy_threads(self, root: Path, threads: int) -> int:
-        answer = observe.ask(
-            self.compiler,
-            "threads",
-            variables=dict.fromkeys(self.compiler.threads_env, str(threads)),
-            root=str(root),
-            batch=HEAVY_BATCH,
-            threads=threads,
-            options=self._resolved(heavy=True),
-        )
-        return int(answer["busy"])
-
-    @contextmanager
-    def _program(
-        self, root: Path, *, batch: int, heavy: bool = False
-    ) -> Iterator[tuple[Program, Workload]]:
-        workload = observe.open_workload(root, batch=batch)
-        program = self.compiler.compile(workload, Device(), self._resolved(heavy=heavy))
-        try:
-            yield program, workload
-        finally:
-            program.close()
-
-    def _outputs(self, program: Program, inputs: Arrays) -> Arrays:
-        program.load(inputs)
-        program.run()
-        program.sync()
-        return program.outputs()
-
-    def _check(self, outputs: Arrays, root: Path, *, batch: int, which: str = "a") -> None:
-        for name, wanted in reference_arrays(root, batch=batch, which=which).items():
-            assert name in outputs, f"Output {name!r} is missing; there are {sorted(outputs)}."
-            assert outputs[name].shape == wanted.shape, f"{name}: {outputs[name].shape}"
-            error = observe.relative_error(outputs[name], wanted)
-            assert error <= self.rtol, (
-                f"{root.name}, batch {batch}, inputs {which}: {name} is off by {error:.2e}."
-            )
 
 
 def _check_equal(found: Arrays, kept: Arrays, message: str) -> None:

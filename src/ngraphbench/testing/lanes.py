@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
 from ngraphbench.plugin import Program, RunsConcurrently
 from ngraphbench.testing import observe
+from ngraphbench.testing.parts import HEAVY_BATCH, ContractParts
 from ngraphbench.testing.workloads import write_workload
-from ngraphbench.types import Arrays
 from ngraphbench.worker.lanes import run_lanes
-from ngraphbench.workload import INPUT_SETS, Workload
+from ngraphbench.workload import INPUT_SETS
 
-__all__ = ["HEAVY_BATCH", "TIMING_ATTEMPTS", "LaneChecks"]
+__all__ = ["LaneChecks"]
 
-HEAVY_BATCH = 64
-TIMING_ATTEMPTS = 3
 LANE_ATTEMPTS = 6
 
 
-class LaneChecks:
+class LaneChecks(ContractParts):
     """Skipped for programs that hold one request at a time."""
-
-    heavy: ClassVar[str]
 
     def test_lanes_have_inputs_of_their_own(self, tmp_path: Path) -> None:
         root = self._root(tmp_path)
@@ -56,22 +50,6 @@ class LaneChecks:
                     faults.append(observe.skipped_work(lane, sets))
                 lane.close()
                 assert not faults[-1], "; ".join(faults)
-
-    # What the whole suite brings
-
-    def _root(self, folder: Path) -> Path:
-        raise NotImplementedError
-
-    def _program(
-        self, root: Path, *, batch: int, heavy: bool = False
-    ) -> AbstractContextManager[tuple[Program, Workload]]:
-        raise NotImplementedError
-
-    def _outputs(self, program: Program, inputs: Arrays) -> Arrays:
-        raise NotImplementedError
-
-    def _check(self, outputs: Arrays, root: Path, *, batch: int, which: str = "a") -> None:
-        raise NotImplementedError
 
 
 def _lanes(program: Program, count: int) -> Sequence[Program]:

@@ -1,0 +1,90 @@
+"""What the checks of ``CompilerContract`` share: settings, known gaps, and parts of checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from ngraphbench.plugin import Compiler, Program, resolve_options
+from ngraphbench.testing import observe
+from ngraphbench.testing.workloads import reference_arrays, write_workload
+from ngraphbench.types import Arrays, Device, OptionValue
+from ngraphbench.workload import Workload
+
+__all__ = ["HEAVY_BATCH", "TIMING_ATTEMPTS", "ContractParts"]
+
+HEAVY_BATCH = 64
+TIMING_ATTEMPTS = 3
+WITHOUT_VENDOR = ("test_probe_never_raises", "test_import_needs_no_vendor")
+
+
+class ContractParts:
+    """A suite without checks: what a plugin author sets, and what checks are made of.
+
+    What each setting means is told at ``CompilerContract``.
+    """
+
+    compiler: ClassVar[Compiler]
+    options: ClassVar[Mapping[str, OptionValue]] = {}
+    models: ClassVar[tuple[str, ...]] = ("mlp", "conv", "tokens", "pair")
+    heavy: ClassVar[str] = "wide"
+    heavy_options: ClassVar[Mapping[str, OptionValue]] = {}
+    batches: ClassVar[tuple[int, ...]] = (1, 2, 3)
+    rtol: ClassVar[float] = 1e-5
+    known_gaps: ClassVar[Mapping[str, str]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        unknown = sorted(name for name in cls.known_gaps if not hasattr(cls, name))
+        if unknown:
+            raise TypeError(f"{cls.__name__}.known_gaps names tests that do not exist: {unknown}")
+
+    @pytest.fixture(autouse=True)
+    def _apply_known_gaps(self, request: pytest.FixtureRequest) -> None:
+        name = request.node.originalname
+        support = self.compiler.probe(Device())
+        if not support.ok and name not in WITHOUT_VENDOR:
+            pytest.skip(f"{self.compiler.name} is not available: {support.hint}")
+        if name in self.known_gaps:
+            request.node.add_marker(pytest.mark.xfail(reason=self.known_gaps[name], strict=True))
+
+    def _resolved(self, *, heavy: bool = False) -> dict[str, OptionValue]:
+        given = dict(self.options) | (dict(self.heavy_options) if heavy else {})
+        return resolve_options(self.compiler, given)
+
+    def _root(self, folder: Path) -> Path:
+        return write_workload(folder / self.models[0], self.models[0], batches=self.batches)
+
+    def _roots(self, folder: Path) -> Iterator[Path]:
+        for model in self.models:
+            yield write_workload(folder / model, model, batches=self.batches)
+
+    @contextmanager
+    def _program(
+        self, root: Path, *, batch: int, heavy: bool = False
+    ) -> Iterator[tuple[Program, Workload]]:
+        workload = observe.open_workload(root, batch=batch)
+        program = self.compiler.compile(workload, Device(), self._resolved(heavy=heavy))
+        try:
+            yield program, workload
+        finally:
+            program.close()
+
+    def _outputs(self, program: Program, inputs: Arrays) -> Arrays:
+        program.load(inputs)
+        program.run()
+        program.sync()
+        return program.outputs()
+
+    def _check(self, outputs: Arrays, root: Path, *, batch: int, which: str = "a") -> None:
+        for name, wanted in reference_arrays(root, batch=batch, which=which).items():
+            assert name in outputs, f"Output {name!r} is missing; there are {sorted(outputs)}."
+            assert outputs[name].shape == wanted.shape, f"{name}: {outputs[name].shape}"
+            error = observe.relative_error(outputs[name], wanted)
+            assert error <= self.rtol, (
+                f"{root.name}, batch {batch}, inputs {which}: {name} is off by {error:.2e}."
+            )
