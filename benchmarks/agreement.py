@@ -50,10 +50,14 @@ for line in sys.stdin:
 
 
 class PlainLoop:
-    """The plain loop in its process; suspended but for its turns."""
+    """A plain loop in its process, which takes a turn per line; suspended but for its turns.
 
-    def __init__(self, compiler: str, model: str, onnx: Path, threads: int) -> None:
-        words = [sys.executable, "-c", SETUP + TURNS, compiler, model.partition(":")[2], str(onnx)]
+    ``loop`` is its code: it uses ``call`` of ``plain_loop.SETUP``, prints ``ready``, then one
+    line for each line that it reads.
+    """
+
+    def __init__(self, loop: str, compiler: str, model: str, onnx: Path, *, threads: int) -> None:
+        words = [sys.executable, "-c", SETUP + loop, compiler, model.partition(":")[2], str(onnx)]
         self._process = subprocess.Popen(
             [*words, str(threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -64,13 +68,13 @@ class PlainLoop:
         assert self._process.stdout is not None
         return self._process.stdout.readline().strip()
 
-    def call_s(self) -> float:
-        """Return seconds per call of one turn."""
+    def turn(self, asked: str) -> str:
+        """Return what the loop prints of one turn; ``asked`` is the line that it reads."""
         assert self._process.stdin is not None
         self._process.send_signal(signal.SIGCONT)
-        self._process.stdin.write(f"{SLOT_S}\n")
+        self._process.stdin.write(f"{asked}\n")
         self._process.stdin.flush()
-        found = float(self._read())
+        found = self._read()
         self._process.send_signal(signal.SIGSTOP)
         return found
 
@@ -115,7 +119,7 @@ def agreement(loop: PlainLoop, slots: WorkerProcess, rounds: int) -> tuple[float
         taken: dict[str, float] = {}
         for who in order.sample(["loop", "worker"], 2):
             if who == "loop":
-                taken[who] = loop.call_s()
+                taken[who] = float(loop.turn(f"{SLOT_S}"))
                 continue
             slot = slots.request(
                 "slot", deadline_s=60, slot_ns=int(SLOT_S * 1e9), rewarm_calls=1, group_ns=1
@@ -140,7 +144,7 @@ def main() -> None:
         bench(models, "quick", root / "export")
         for model, onnx in onnx_files(models, root / "export").items():
             for compiler in COMPILERS:
-                loop = PlainLoop(compiler, model, onnx, options.threads)
+                loop = PlainLoop(TURNS, compiler, model, onnx, threads=options.threads)
                 try:
                     with worker(compiler, onnx.parent.parent, root, options.threads) as slots:
                         found = agreement(loop, slots, options.rounds)

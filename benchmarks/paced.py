@@ -16,15 +16,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
-from agreement import worker
-from plain_loop import SETUP, onnx_files
+from agreement import PlainLoop, worker
+from plain_loop import onnx_files
 
 from ngraphbench.types import Array
 from ngraphbench.workload import read_arrays
@@ -57,50 +56,21 @@ for line in sys.stdin:
 """
 
 
-class PlainPaced:
-    """The plain paced loop in its process; suspended but for its turns."""
-
-    def __init__(self, model: str, onnx: Path, threads: int) -> None:
-        words = [sys.executable, "-c", SETUP + PACED, COMPILER, model.partition(":")[2], str(onnx)]
-        self._process = subprocess.Popen(
-            [*words, str(threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        assert self._read() == "ready"
-        self._process.send_signal(signal.SIGSTOP)
-
-    def _read(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
-
-    def responses_ms(self, rate: float, seconds: float) -> Array:
-        """Return the response times of one turn."""
-        assert self._process.stdin is not None
-        self._process.send_signal(signal.SIGCONT)
-        self._process.stdin.write(f"{rate} {seconds}\n")
-        self._process.stdin.flush()
-        found = 1e3 * np.array(json.loads(self._read()))
-        self._process.send_signal(signal.SIGSTOP)
-        return found
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-
 def turns(
     model: str, onnx: Path, root: Path, *, rate: float, seconds: float, times: int, threads: int
 ) -> tuple[list[Array], list[Array]]:
     """Return the response times in ms of each turn: the worker's, and the loop's."""
     ours: list[Array] = []
     theirs: list[Array] = []
-    loop = PlainPaced(model, onnx, threads)
+    loop = PlainLoop(PACED, COMPILER, model, onnx, threads=threads)
     try:
         with worker(COMPILER, onnx.parent.parent, root, threads) as process:
             for number in range(times):
                 # The one that begins changes, so that neither always follows the other.
                 for who in ("loop", "worker") if number % 2 else ("worker", "loop"):
                     if who == "loop":
-                        theirs.append(loop.responses_ms(rate, seconds))
+                        responses_s = json.loads(loop.turn(f"{rate} {seconds}"))
+                        theirs.append(1e3 * np.array(responses_s))
                         continue
                     answer = process.request(
                         "block",

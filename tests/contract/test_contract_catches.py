@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import bad_outputs
+import bad_promises
 import pytest
+import vendor_at_import
+from good_plugins import HasEverything
 
 from ngraphbench.compilers.fake import FakeCompiler
 from ngraphbench.plugin import Compiler
@@ -17,60 +18,43 @@ from ngraphbench.testing import CompilerContract
 
 pytest_plugins = ("pytester",)
 
-HERE = Path(__file__).parent
-
-
-def _sibling(name: str) -> ModuleType:
-    """Import a file beside this one: the tests are no package."""
-    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-bad = _sibling("bad_plugins")
-vendor_at_import = _sibling("vendor_at_import")
-
 PLANTED = [
     ("test_import_needs_no_vendor", vendor_at_import.ImportsItsVendor),
-    ("test_probe_never_raises", bad.ProbeRaises),
-    ("test_probe_never_raises", bad.ProbeWithoutHint),
-    ("test_options_are_declared", bad.DefaultIsNoChoice),
-    ("test_outputs_have_names_shapes_and_dtypes", bad.WrongNames),
-    ("test_outputs_have_names_shapes_and_dtypes", bad.WrongShapes),
-    ("test_outputs_have_names_shapes_and_dtypes", bad.WrongDtypes),
-    ("test_outputs_match_the_reference", bad.WrongValues),
-    ("test_outputs_follow_the_inputs", bad.ReplaysFirstInput),
-    ("test_outputs_outlive_the_next_run", bad.ReturnsViews),
-    ("test_inputs_are_left_alone", bad.MutatesInputs),
-    ("test_inputs_are_copied", bad.KeepsTheCallersArrays),
-    ("test_wrong_inputs_are_refused", bad.TakesWrongInputs),
-    ("test_runs_repeat", bad.DriftsOverRuns),
-    ("test_every_batch_size_is_honoured", bad.IgnoresBatch),
-    ("test_rows_match_batch_one", bad.LetsRowsDependOnTheBatch),
-    ("test_lanes_have_inputs_of_their_own", bad.SharesLanes),
-    ("test_lanes_have_inputs_of_their_own", bad.GivesFewLanes),
-    ("test_lanes_skip_no_work", bad.SkipsWorkInLanes),
-    ("test_foreign_form_is_unsupported", bad.TakesAnyForm),
-    ("test_broken_model_fails_with_its_cause", bad.LeaksVendorErrors),
-    ("test_close_is_final", bad.CannotCloseTwice),
-    ("test_close_is_final", bad.RunsAfterClose),
-    ("test_programs_share_no_state", bad.SharesState),
-    ("test_compile_finishes_the_program", bad.CompilesInRun),
-    ("test_compile_finishes_the_program", bad.FinishesCompilingInRun),
-    ("test_no_work_is_skipped", bad.SkipsEverySecondRun),
-    ("test_no_work_is_skipped", bad.KeepsResults),
-    ("test_threads_may_be_left_to_the_vendor", bad.NeedsAThreadCount),
-    ("test_threads_asked_for_are_used", bad.IgnoresThreads),
-    ("test_precision_asked_for_is_executed", bad.RunsLowerPrecision),
-    ("test_precision_asked_for_is_executed", bad.ClaimsPrecision),
-    ("test_no_process_is_left_behind", bad.LeavesAChild),
-    ("test_a_loaded_artefact_is_the_program", bad.LoadsAnotherProgram),
-    ("test_a_loaded_artefact_is_the_program", bad.KeepsArtefactsInItsProcess),
-    ("test_report_survives_json", bad.ReportsNoJson),
+    ("test_probe_never_raises", bad_promises.ProbeRaises),
+    ("test_probe_never_raises", bad_promises.ProbeWithoutHint),
+    ("test_options_are_declared", bad_promises.DefaultIsNoChoice),
+    ("test_outputs_have_names_shapes_and_dtypes", bad_outputs.WrongNames),
+    ("test_outputs_have_names_shapes_and_dtypes", bad_outputs.WrongShapes),
+    ("test_outputs_have_names_shapes_and_dtypes", bad_outputs.WrongDtypes),
+    ("test_outputs_match_the_reference", bad_outputs.WrongValues),
+    ("test_outputs_follow_the_inputs", bad_outputs.ReplaysFirstInput),
+    ("test_outputs_outlive_the_next_run", bad_outputs.ReturnsViews),
+    ("test_inputs_are_left_alone", bad_outputs.MutatesInputs),
+    ("test_inputs_are_copied", bad_outputs.KeepsTheCallersArrays),
+    ("test_wrong_inputs_are_refused", bad_outputs.TakesWrongInputs),
+    ("test_runs_repeat", bad_outputs.DriftsOverRuns),
+    ("test_every_batch_size_is_honoured", bad_outputs.IgnoresBatch),
+    ("test_rows_match_batch_one", bad_outputs.LetsRowsDependOnTheBatch),
+    ("test_lanes_have_inputs_of_their_own", bad_promises.SharesLanes),
+    ("test_lanes_have_inputs_of_their_own", bad_promises.GivesFewLanes),
+    ("test_lanes_skip_no_work", bad_promises.SkipsWorkInLanes),
+    ("test_foreign_form_is_unsupported", bad_promises.TakesAnyForm),
+    ("test_broken_model_fails_with_its_cause", bad_promises.LeaksVendorErrors),
+    ("test_close_is_final", bad_outputs.CannotCloseTwice),
+    ("test_close_is_final", bad_outputs.RunsAfterClose),
+    ("test_programs_share_no_state", bad_outputs.SharesState),
+    ("test_compile_finishes_the_program", bad_promises.CompilesInRun),
+    ("test_compile_finishes_the_program", bad_promises.FinishesCompilingInRun),
+    ("test_no_work_is_skipped", bad_promises.SkipsEverySecondRun),
+    ("test_no_work_is_skipped", bad_promises.KeepsResults),
+    ("test_threads_may_be_left_to_the_vendor", bad_promises.NeedsAThreadCount),
+    ("test_threads_asked_for_are_used", bad_promises.IgnoresThreads),
+    ("test_precision_asked_for_is_executed", bad_promises.RunsLowerPrecision),
+    ("test_precision_asked_for_is_executed", bad_promises.ClaimsPrecision),
+    ("test_no_process_is_left_behind", bad_promises.LeavesAChild),
+    ("test_a_loaded_artefact_is_the_program", bad_promises.LoadsAnotherProgram),
+    ("test_a_loaded_artefact_is_the_program", bad_promises.KeepsArtefactsInItsProcess),
+    ("test_report_survives_json", bad_promises.ReportsNoJson),
 ]
 
 # Options are resolved before a plugin is asked, so no plugin can plant this fault.
@@ -78,7 +62,7 @@ NOT_PLANTED = {"test_unknown_option_is_refused"}
 
 
 class TestGood(CompilerContract):
-    compiler = bad.HasLanes()
+    compiler = HasEverything()
 
 
 def _call(test: str, plugin: Compiler, folder: Path) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from scenarios import DRIFTS, Machine, Program
+from scenarios import DRIFTS, Machine, Program, run_epoch
 
 from ngraphbench.analysis.topset import resolved_slower, verdict_confidence
 from ngraphbench.profiles import PROFILES, Profile
-from ngraphbench.session.kernel import Row, Ruling, columns, measure_epoch
+from ngraphbench.session.kernel import Row, Ruling, columns
 from ngraphbench.session.racing import Drop, Race
 from ngraphbench.session.schedule import FEWEST_ROUNDS, Pair, is_look, precise_enough
 from ngraphbench.stats import LAUNCH_PRIOR, Launch
@@ -128,16 +128,7 @@ def run_race(
             prior=prior,
             leave=lambda drop: dropped.setdefault(drop.key, drop),
         )
-        found = measure_epoch(
-            programs,
-            profile=profile,
-            epoch=epoch,
-            clock=machine.clock,
-            seed=seed,
-            call_ns={key: program.call_ns for key, program in programs.items()},
-            pairs=[],
-            race=race,
-        )
+        found = run_epoch(programs, profile=profile, epoch=epoch, seed=seed, pairs=[], race=race)
         for key, rows in found.rows.items():
             slots += len(rows)
             own, past = columns(rows), samples.get(key)

@@ -14,12 +14,12 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scenarios import MS, SWITCH_NS, Machine, Program
+from scenarios import MS, SWITCH_NS, Machine, Program, run_epoch
 from scipy.stats import binom
 from sessions import DEFAULT, TRUTH, columns
 
 from ngraphbench.profiles import SECOND, Profile
-from ngraphbench.session.kernel import Row, measure_epoch
+from ngraphbench.session.kernel import Row
 from ngraphbench.session.schedule import Pair
 from ngraphbench.stats import t_quantile
 from ngraphbench.summary import compare, launch_of
@@ -259,13 +259,11 @@ def interleaved(bench: Bench, profile: Profile, *, seed: int) -> Outcome:
     rows: dict[str, list[Row]] = {name: [] for name in bench.truth}
     for epoch in range(profile.epochs):
         programs = bench.launch()
-        found = measure_epoch(
+        found = run_epoch(
             programs,
             profile=profile,
             epoch=epoch,
-            clock=bench.machine.clock,
             seed=seed,
-            call_ns={name: program.call_ns for name, program in programs.items()},
             pairs=[Pair(name, "base") for name in programs if name != "base"],
         )
         for name in rows:

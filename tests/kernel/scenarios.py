@@ -7,14 +7,14 @@ figures stay comparable from version to version.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ngraphbench.session.clock import VirtualClock
-from ngraphbench.session.kernel import SlotResult
+from ngraphbench.session.kernel import EpochResult, SlotResult, measure_epoch
 from ngraphbench.worker.timing import SlotRequest
 
 MS = 1_000_000
@@ -216,3 +216,13 @@ class Program:
             cpu_ns=2 * slot_ns,
             nivcsw=0,
         )
+
+
+def run_epoch(programs: Mapping[str, Program], **settings: Any) -> EpochResult:
+    """Return the rows of one launch of ``programs``, by the clock of the machine they share.
+
+    ``settings`` are those of ``measure_epoch``: the profile, the epoch, the seed, the pairs.
+    """
+    clock = next(iter(programs.values())).machine.clock
+    call_ns = {key: program.call_ns for key, program in programs.items()}
+    return measure_epoch(programs, clock=clock, call_ns=call_ns, **settings)

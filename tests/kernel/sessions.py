@@ -13,6 +13,7 @@ from scenarios import (
     Machine,
     Program,
     carry_over,
+    run_epoch,
     sound,
     step,
     two_modes,
@@ -22,7 +23,7 @@ from scenarios import (
 from scipy.stats import binomtest
 
 from ngraphbench.profiles import PROFILES, Profile
-from ngraphbench.session.kernel import Row, measure_epoch
+from ngraphbench.session.kernel import Row
 from ngraphbench.session.schedule import Pair
 from ngraphbench.session.steadiness import steadiness_flags
 from ngraphbench.stats import LAUNCH_PRIOR, Launch
@@ -98,13 +99,11 @@ def run_session(
             )
             for name, ratio in truth.items()
         }
-        found = measure_epoch(
+        found = run_epoch(
             programs,
             profile=profile,
             epoch=epoch,
-            clock=machine.clock,
             seed=seed,
-            call_ns={name: program.call_ns for name, program in programs.items()},
             pairs=[Pair(name, "base") for name in truth if name != "base"],
             controls=lambda number: setattr(machine, "place", 0),
         )

@@ -12,15 +12,10 @@ import statistics
 import pytest
 from races import Naive, false_winner, outcome, run_race
 from scenarios import DRIFTS
-from scipy.stats import binomtest
+from sessions import too_often
 
 SESSIONS = 6
 SPREADS = (0.0, 0.01, 0.02)
-
-
-def too_often(hits: int, cases: int, allowed: float) -> bool:
-    """Return whether ``hits`` of ``cases`` are more than a rate of ``allowed`` explains."""
-    return bool(binomtest(hits, cases, allowed, alternative="greater").pvalue < 0.001)
 
 
 @pytest.mark.parametrize("drift", sorted(DRIFTS))

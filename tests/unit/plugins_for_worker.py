@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 
@@ -44,7 +45,7 @@ class Doubling(Program):
 
     def outputs(self) -> Arrays:
         if self._fault == "outputs-list":
-            return {"x": [1, 2]}  # type: ignore[dict-item]
+            return {"x": [1, 2]}
         return self._outputs
 
     def coverage(self) -> Json:
@@ -123,8 +124,7 @@ def act(fault: str, stage: str, argument: str) -> None:  # noqa: PLR0912
         subprocess.run([sys.executable, "-c", DAEMON, argument], check=True)
     elif what == "child":
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-        with open(argument, "w") as file:  # noqa: PTH123
-            file.write(str(child.pid))
+        Path(argument).write_text(str(child.pid))
     elif what == "fork-and-exit":
         if os.fork() == 0:
             time.sleep(600)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -57,18 +56,20 @@ def test_one_node_needs_no_binding(tmp_path: Path) -> None:
 
 
 def test_a_set_over_two_nodes_is_not_bound(tmp_path: Path) -> None:
-    other = HERE + 1
-    if other not in os.sched_getaffinity(0):
-        pytest.skip("This needs two CPUs.")
-    made = nodes(tmp_path, str(HERE), f"{other},100")
+    others = sorted(os.sched_getaffinity(0) - {HERE})
+    if not others:
+        pytest.skip("A set of two CPUs needs two CPUs, and this process may use one.")
+    other = others[0]
+    made = nodes(tmp_path, str(HERE), str(other))
     assert "2 NUMA nodes" in bound(made, [HERE, other])["memory"]
 
 
-@pytest.mark.skipif(platform.machine() not in ("x86_64", "aarch64"), reason="no number known")
 def test_memory_of_the_node_beside_the_set(tmp_path: Path) -> None:
     said = bound(nodes(tmp_path / "here", f"{HERE}-63", "64-127"), [HERE])["memory"]
-    # A container's filter may refuse the call, and a kernel lack it: then that is said.
-    assert said == "bound to NUMA node 0" or said.startswith("not bound: ")
+    # A container's filter may refuse the call, a kernel lack it, and its number be unknown on
+    # this architecture: then that is said, and the fault is not with the nodes.
+    refused = said.startswith("not bound: ") and "NUMA" not in said
+    assert said == "bound to NUMA node 0" or refused
     none = bound(nodes(tmp_path / "none", "64-127", f"{HERE}-63"), [HERE])["memory"]
     real = len(list(Path("/sys/devices/system/node").glob("node[0-9]*")))
     if said == "bound to NUMA node 0" and real == 1:
@@ -87,7 +88,7 @@ class Late(Compiler):
     def probe(self, device):
         return Support(ok=True, version=",".join(map(str, SEEN)))
     def compile(self, workload, device, options):
-        raise NotImplementedError
+        raise AssertionError("No program is wanted.")
 """
     (tmp_path / "late_plugin.py").write_text(plugin)
     code = (

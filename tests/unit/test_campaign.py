@@ -127,7 +127,7 @@ def test_an_interrupt_keeps_finished_sessions_and_the_rest_is_run_later(tmp_path
             raise Interrupted
         return submit(*args)
 
-    engine.submit = second_is_interrupted  # type: ignore[method-assign]
+    engine.submit = second_is_interrupted
     with pytest.raises(Interrupted):
         first.run()
     assert len(RunDir.open(tmp_path).latest()) == 2
@@ -197,7 +197,7 @@ def test_a_dead_agent_is_tried_once_more(tmp_path: Path):
 
 
 def test_cells_left_out_by_the_plan_get_a_record_once(tmp_path: Path):
-    plan = Plan("p", (session(case("eager")),), ((case("tvm"), "unsupported", "form", "no"),))  # type: ignore[arg-type]
+    plan = Plan("p", (session(case("eager")),), ((case("tvm"), "unsupported", "form", "no"),))
     for _ in range(2):
         campaign(tmp_path, FakeEngine(), plan).run()
     lines = [json.loads(line) for line in (tmp_path / "journal.jsonl").read_text().splitlines()]

@@ -26,7 +26,7 @@ def samples(usage: np.ndarray, *, epochs: int = 1) -> dict[str, np.ndarray]:
 
 def names(usage: np.ndarray, **more: object) -> list[str]:
     settings = {"threads": 2, "rounds_min": 12, **more}
-    return [f["flag"] for f in case_flags(samples(usage), **settings)]  # type: ignore[arg-type]
+    return [f["flag"] for f in case_flags(samples(usage), **settings)]
 
 
 def test_a_quiet_candidate_has_no_flag():

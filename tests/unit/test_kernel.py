@@ -7,20 +7,12 @@ import pytest
 from virtual import Machine, VirtualCandidate
 
 from ngraphbench.profiles import PROFILES
-from ngraphbench.session.kernel import EpochResult, Row, measure_epoch
+from ngraphbench.session.kernel import EpochResult, Row, columns, measure_epoch
 from ngraphbench.session.schedule import FEWEST_ROUNDS, Pair, slot_request
 from ngraphbench.summary import compare, verdict
 
 MS = 1_000_000
 DEFAULT = PROFILES["default"]
-
-
-def columns(rows: list[Row]) -> dict[str, np.ndarray]:
-    return {
-        "epoch": np.array([row.epoch for row in rows]),
-        "round": np.array([row.round for row in rows]),
-        "call_ns": np.array([row.result.call_ns for row in rows]),
-    }
 
 
 def measure(

@@ -25,10 +25,10 @@ class Fake(Compiler):
     cache_env = ("TORCHINDUCTOR_CACHE_DIR",)
 
     def probe(self, device):
-        raise NotImplementedError
+        raise AssertionError("A kit is made without its plugin.")
 
     def compile(self, workload, device, options):
-        raise NotImplementedError
+        raise AssertionError("A kit is made without its plugin.")
 
 
 def test_the_kit_is_made_once(tmp_path):

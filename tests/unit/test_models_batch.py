@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from ngraphbench.models.batch import (
 from ngraphbench.models.exporter import Exporter
 from ngraphbench.models.reference import Outputs
 from ngraphbench.models.sources import resolve_model
-from ngraphbench.types import Arrays, Json, TensorSpec
+from ngraphbench.types import Array, Arrays, Json, TensorSpec
 from ngraphbench.workload import read_arrays
 
 X = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
@@ -85,9 +86,9 @@ def test_a_declared_batch_that_is_not_there_is_a_contradiction() -> None:
     assert not contradiction({"y": ("k",)}, {"N"}, {"y": (3,)}, batch=4)
 
 
-def problem(function: object, *, size: int) -> str:
+def problem(function: Callable[[Array], Array], *, size: int) -> str:
     def run(inputs: Arrays) -> Outputs:
-        return Outputs({"y": function(inputs["x"])}, {"y": "float32"})  # type: ignore[operator]
+        return Outputs({"y": function(inputs["x"])}, {"y": "float32"})
 
     return rows_problem(run, {"x": X}, run({"x": X}), axes={"x": 0}, sizes=(size, 4))
 

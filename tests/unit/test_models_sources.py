@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 def refused(text: str, base: Path, **wishes: object) -> SpecError:
     with pytest.raises(SpecError) as caught:
-        resolve_model(text, base=base, **wishes)  # type: ignore[arg-type]
+        resolve_model(text, base=base, **wishes)
     return caught.value
 
 

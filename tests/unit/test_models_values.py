@@ -7,7 +7,14 @@ import pytest
 
 from ngraphbench.errors import SpecError, Unsupported
 from ngraphbench.models.inputs import default_generator
-from ngraphbench.models.reference import Exact, Outputs, make_reference, relative_error, same_values
+from ngraphbench.models.reference import (
+    Exact,
+    Outputs,
+    Reference,
+    make_reference,
+    relative_error,
+    same_values,
+)
 from ngraphbench.models.values import from_bfloat16, generate, load_user_inputs, to_bfloat16
 from ngraphbench.types import DTYPES, Arrays, TensorSpec, storage_dtype
 
@@ -124,26 +131,25 @@ def test_a_reference_that_differs_from_itself_is_not_deterministic() -> None:
 
 
 def test_fp64_values_are_used_where_they_are_near() -> None:
-    def make(exact: float) -> object:
+    def make(exact: float) -> Reference:
         return make_reference(
             "eager", lambda _: outputs(1.0), a={}, b={},
             exact=lambda **_: Exact("eager", lambda _: outputs(exact, dtype="float64")),
         )  # fmt: skip
 
     near, far = make(1.00001), make(2.0)
-    assert (near.name, near.a["y"].dtype, near.own.dtypes["y"]) == (  # type: ignore[attr-defined]
-        "eager-fp64", "float64", "float32",
-    )  # fmt: skip
-    assert near.baseline_rel_l2 == pytest.approx(1e-5, rel=1e-3)  # type: ignore[attr-defined]
+    assert (near.name, near.a["y"].dtype) == ("eager-fp64", "float64")
+    assert near.own.dtypes["y"] == "float32"
+    assert near.baseline_rel_l2 == pytest.approx(1e-5, rel=1e-3)
     # Nudged, it stays where it is: not rounding, but another meaning in fp64.
-    assert (far.name, far.ill_conditioned) == ("eager", False)  # type: ignore[attr-defined]
-    assert far.notes[0].startswith("fp64-disagrees")  # type: ignore[attr-defined]
+    assert (far.name, far.ill_conditioned) == ("eager", False)
+    assert far.notes[0].startswith("fp64-disagrees")
 
 
 def test_a_model_that_fails_in_fp64_keeps_its_own_outputs() -> None:
-    def exact(**_: object) -> object:
+    def exact(**_: object) -> Exact:
         raise RuntimeError("expected Float but found Double")
 
-    found = make_reference("eager", lambda _: outputs(1.0), a={}, b={}, exact=exact)  # type: ignore[arg-type]
+    found = make_reference("eager", lambda _: outputs(1.0), a={}, b={}, exact=exact)
     assert found.name == "eager"
     assert "expected Float" in found.notes[0]

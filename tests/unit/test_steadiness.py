@@ -214,8 +214,8 @@ def test_no_figure_is_shown_and_no_rank_given_of_two_speeds(which: str, tmp_path
     answers = verdicts(*run.parts)
     assert all(which not in answer.top for answer in answers)
     assert f"{which} not ranked: unstable (bimodal)" in headline(answers, [])
-    console = Console(file=io.StringIO(), width=120, _environ={})
-    print_run(console, *run.parts)
+    shown = io.StringIO()
+    print_run(Console(file=shown, width=120, _environ={}), *run.parts)
     write_report(tmp_path / "r.html", *run.parts, title="t", root=tmp_path)
-    for text in (console.file.getvalue(), (tmp_path / "r.html").read_text()):  # type: ignore[attr-defined]
+    for text in (shown.getvalue(), (tmp_path / "r.html").read_text()):
         assert f"{hidden:.0f} " not in text and "two speeds, 8.0% apart" in text

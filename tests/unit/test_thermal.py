@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import machines
@@ -147,48 +148,39 @@ def test_raspberry_and_jetson_files(tmp_path: Path) -> None:
     assert seen.alerts == ("gpu-throttle-alert",)
 
 
-# ruff: noqa: N802
-class FakeNvml:
+def fake_nvml(*, fails: tuple[str, ...] = ()) -> SimpleNamespace:
     """The driver's functions by their names; one of before 535, by the older name of reasons."""
 
-    def __init__(self, *, fails: tuple[str, ...] = ()) -> None:
-        self.fails = fails
-
-    def _number(self, name: str, target: Any, value: int, kind: Any = ctypes.c_uint) -> int:
+    def answer(name: str, target: Any, value: int, kind: Any = ctypes.c_uint) -> int:
         ctypes.cast(target, ctypes.POINTER(kind))[0] = value
-        return 3 if name in self.fails else 0
+        return 3 if name in fails else 0
 
-    def nvmlInit_v2(self) -> int:
-        return 3 if "init" in self.fails else 0
+    def clock(device: Any, domain: Any, out: Any) -> int:
+        assert domain.value == 1
+        return answer("clock", out, 1980)
 
-    def nvmlShutdown(self) -> int:
-        return 0
-
-    def nvmlDeviceGetHandleByIndex_v2(self, index: Any, device: Any) -> int:
-        return 0
-
-    def nvmlDeviceGetTemperature(self, device: Any, sensor: Any, out: Any) -> int:
-        return self._number("temperature", out, 71)
-
-    def nvmlDeviceGetClockInfo(self, device: Any, clock: Any, out: Any) -> int:
-        assert clock.value == 1
-        return self._number("clock", out, 1980)
-
-    def nvmlDeviceGetPowerUsage(self, device: Any, out: Any) -> int:
-        return self._number("power", out, 350_000)
-
-    def nvmlDeviceGetCurrentClocksThrottleReasons(self, device: Any, out: Any) -> int:
-        return self._number("reasons", out, 0x40, ctypes.c_ulonglong)
-
-    def nvmlDeviceGetViolationStatus(self, device: Any, policy: Any, out: Any) -> int:
+    def violation(device: Any, policy: Any, out: Any) -> int:
         assert policy.value == 1
         pair = ctypes.cast(out, ctypes.POINTER(ctypes.c_ulonglong))
         pair[0], pair[1] = 12, 34
         return 0
 
+    return SimpleNamespace(
+        nvmlInit_v2=lambda: 3 if "init" in fails else 0,
+        nvmlShutdown=lambda: 0,
+        nvmlDeviceGetHandleByIndex_v2=lambda index, device: 0,
+        nvmlDeviceGetTemperature=lambda device, sensor, out: answer("temperature", out, 71),
+        nvmlDeviceGetClockInfo=clock,
+        nvmlDeviceGetPowerUsage=lambda device, out: answer("power", out, 350_000),
+        nvmlDeviceGetCurrentClocksThrottleReasons=lambda device, out: answer(
+            "reasons", out, 0x40, ctypes.c_ulonglong
+        ),
+        nvmlDeviceGetViolationStatus=violation,
+    )
+
 
 def test_nvml_is_read_through_its_library() -> None:
-    seen = Nvml(FakeNvml(fails=("power",))).read()
+    seen = Nvml(fake_nvml(fails=("power",))).read()
     assert seen == GpuReading(
         temperature_c=71, sm_mhz=1980, power_mw=None, pstate=None, reasons=0x40, throttled_ns=34
     )
@@ -199,7 +191,7 @@ def test_no_driver_no_gpu(tmp_path: Path) -> None:
         raise OSError(name)
 
     assert open_nvml(load=missing) is None
-    assert open_nvml(load=lambda name: FakeNvml(fails=("init",))) is None
+    assert open_nvml(load=lambda name: fake_nvml(fails=("init",))) is None
     assert find_sensors((0,), root=tmp_path).gpu is None
 
 

@@ -11,7 +11,7 @@ from ngraphbench.types import TensorSpec
 
 def reference(values: np.ndarray, dtype: str = "float32", **more: object) -> Reference:
     spec = TensorSpec("y", dtype, tuple(values.shape))
-    return Reference("eager-fp64", {"y": values}, (spec,), **more)  # type: ignore[arg-type]
+    return Reference("eager-fp64", {"y": values}, (spec,), **more)
 
 
 def judged(got: np.ndarray, expected: np.ndarray, dtype: str = "float32", **more) -> Verification:

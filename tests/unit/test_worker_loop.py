@@ -177,7 +177,7 @@ def test_bfloat16_outputs_travel_as_bits(tmp_path):
         def outputs(self):
             return {"y": np.ones((2,), ml_dtypes.bfloat16)}
 
-    worker._program = Program()  # type: ignore[assignment]
+    worker._program = Program()
     path = tmp_path / "y.npz"
     got = worker.outputs({"path": str(path)})
     assert got["outputs"] == [{"name": "y", "dtype": "bfloat16", "shape": [2]}]

@@ -38,7 +38,7 @@ class FakeProgram(Program):
         self.collected = False
 
     def load(self, inputs):
-        raise NotImplementedError
+        raise AssertionError("A slot runs, and does nothing else.")
 
     def run(self) -> None:
         self.clock.ns += self.cost_ns(self.calls)
@@ -50,10 +50,10 @@ class FakeProgram(Program):
         self.syncs += 1
 
     def outputs(self):
-        raise NotImplementedError
+        raise AssertionError("A slot runs, and does nothing else.")
 
     def close(self) -> None:
-        raise NotImplementedError
+        raise AssertionError("A slot runs, and does nothing else.")
 
 
 def slot(cost_ns, *, sync_ns: int = 0, tick_ns: int = 1, **request):

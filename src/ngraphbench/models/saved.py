@@ -75,7 +75,7 @@ def _wrapped(inner: Any, names: Sequence[str]) -> Any:
     """Return a module that calls ``inner`` and says which inputs it takes."""
     import torch
 
-    class Saved(torch.nn.Module):  # type: ignore[misc]
+    class Saved(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.inner = inner

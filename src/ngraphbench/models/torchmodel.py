@@ -324,7 +324,7 @@ def _flattened(module: Any, tensors: Mapping[str, Any]) -> tuple[Any, list[str]]
     names = list(tensors)
     positional, by_name = arrange_inputs(module, {name: name for name in names})
 
-    class Flat(torch.nn.Module):  # type: ignore[misc]
+    class Flat(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.module = module
