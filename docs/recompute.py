@@ -1,4 +1,8 @@
-"""Recompute a run's estimates from its samples with numpy alone: ``python recompute.py RUN``."""
+"""Recompute a run's estimates from its samples with numpy alone: ``python recompute.py RUN``.
+
+Latency, throughput and speed-up of every measured cell, without their intervals; percentiles
+and what else was measured alone are left out.
+"""
 
 import csv
 import json
@@ -38,7 +42,8 @@ def recompute(run):  # yields each measured cell's record and its estimates
     cells = [r for r in map(json.loads, lines) if r["kind"] == "case" and r["summary"]]
 
     def place(cell, label):
-        return cell["session_id"], cell["case"]["model"]["label"], cell["case"]["batch"], label
+        model, batch = cell["case"]["model"], cell["case"]["batch"]
+        return cell["session_id"], model["content"], json.dumps(model["inputs"]), batch, label
 
     rows = {
         place(cell, cell["label"]): list(

@@ -233,7 +233,7 @@ def _throughput(
     count = len(logs)
     estimate = float(np.mean(logs))
     within = stats.t_quantile(confidence, count * (WINDOWS - 1)) * math.hypot(*errors) / count
-    term = stats.t_quantile(confidence, launch.degrees) * launch.sd / math.sqrt(count)
+    term = stats.launch_half_width(launch, confidence, count, processes=1)
     half = math.hypot(within, term)
     low, high = math.exp(estimate - half), math.exp(estimate + half)
     return interval(math.exp(estimate), low, high, confidence, launch.claim)

@@ -142,6 +142,11 @@ class Case:
             identity["replica"] = self.replica
         return digest(identity)
 
+    @property
+    def title(self) -> str:
+        """The label with the model and the batch size, as people read it."""
+        return f"{self.model.label} b={self.batch} {self.label}"
+
     def to_json(self) -> Json:
         return {
             "model": self.model.to_json(),

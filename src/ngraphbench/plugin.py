@@ -25,7 +25,6 @@ __all__ = [
     "Program",
     "ReportsCoverage",
     "ReportsDeviceMemory",
-    "ReportsDeviceTime",
     "RunsConcurrently",
     "SavesArtifact",
     "discover",
@@ -87,7 +86,6 @@ class Compiler(ABC):
     packages: ClassVar[tuple[str, ...]] = ()
     threads_env: ClassVar[tuple[str, ...]] = ("OMP_NUM_THREADS",)
     cache_env: ClassVar[tuple[str, ...]] = ()
-    install: ClassVar[str] = ""
     default: ClassVar[bool] = True
     not_yet_run_on_hardware: ClassVar[bool] = False
 
@@ -110,13 +108,6 @@ class ReportsCoverage(Protocol):
     """A program that can say what the compiler really executed."""
 
     def coverage(self) -> Json: ...
-
-
-@runtime_checkable
-class ReportsDeviceTime(Protocol):
-    """A program that knows the device's own time for the last run."""
-
-    def device_time_ns(self) -> int: ...
 
 
 @runtime_checkable

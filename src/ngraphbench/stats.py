@@ -15,9 +15,11 @@ __all__ = [
     "LAUNCH_PRIOR",
     "RACE_SHARE",
     "Launch",
+    "clipped",
     "hodges_lehmann",
     "holm",
     "jackknife_log_ratio",
+    "launch_half_width",
     "launch_spread",
     "serial_inflation",
     "signed_rank_interval",
@@ -44,6 +46,9 @@ RACE_SHARE = 2 / 3
 """The part of a race's allowed error that dropping candidates spends; the verdict on those
 that stay has the rest."""
 
+
+MAD_TO_SD = 1.4826
+"""From the median absolute deviation to the standard deviation of a normal."""
 
 SERIAL_FROM = 20
 SERIAL_LEAST = 0.2
@@ -118,7 +123,7 @@ def serial_inflation(columns: Sequence[Array]) -> float:
     if count < SERIAL_FROM:
         return 1.0
     # One slot five times as long would hide that all others resemble their neighbours.
-    tamed = [_without_outliers(column) for column in columns]
+    tamed = [clipped(column) for column in columns]
     centred = [column - np.mean(column) for column in tamed]
     squares = sum(float(np.sum(column**2)) for column in centred)
     if squares <= 0.0:
@@ -128,11 +133,11 @@ def serial_inflation(columns: Sequence[Array]) -> float:
     return math.sqrt((1 + found) / (1 - found)) if found > SERIAL_LEAST else 1.0
 
 
-def _without_outliers(values: Array) -> Array:
-    """Return ``values`` pulled in to three robust standard deviations from their median."""
+def clipped(values: Array, reach_sd: float = 3.0) -> Array:
+    """Return ``values`` with outliers pulled in to ``reach_sd`` robust standard deviations."""
     data = np.asarray(values, dtype=float)
     centre = np.median(data)
-    reach = 3 * 1.4826 * np.median(np.abs(data - centre))
+    reach = reach_sd * MAD_TO_SD * float(np.median(np.abs(data - centre)))
     tamed: Array = np.clip(data, centre - reach, centre + reach)
     return tamed
 
@@ -172,6 +177,14 @@ def launch_spread(log_times: Array, prior: Launch = LAUNCH_PRIOR) -> Launch:
     if squares / degrees > shrunk:
         return Launch(sd=math.sqrt(squares / degrees), degrees=degrees, claim=prior.claim)
     return Launch(sd=math.sqrt(shrunk), degrees=total, claim=prior.claim)
+
+
+def launch_half_width(launch: Launch, confidence: float, epochs: int, *, processes: int) -> float:
+    """Return what launches add to half an interval of log time over ``epochs`` of them.
+
+    ``processes`` is 1 for the time of one program, 2 for the ratio of two.
+    """
+    return t_quantile(confidence, launch.degrees) * launch.sd * math.sqrt(processes / epochs)
 
 
 def jackknife_log_ratio(numerator: Array, denominator: Array) -> tuple[float, float]:

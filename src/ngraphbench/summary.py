@@ -23,7 +23,6 @@ __all__ = [
     "Comparison",
     "Samples",
     "compare",
-    "epoch_log_times",
     "launch_of",
     "prior_of",
     "round_logs",
@@ -99,11 +98,6 @@ def _location(epochs: Sequence[Array], confidence: float) -> tuple[float, float,
     return estimate, estimate + wider * min(low, 0.0), estimate + wider * max(high, 0.0)
 
 
-def epoch_log_times(samples: Samples) -> Array:
-    """Return the median log ns per call of each epoch."""
-    return np.array([float(np.median(column)) for column in _by_epoch(round_logs(samples))])
-
-
 def launch_of(all_samples: Sequence[Samples], prior: Launch = LAUNCH_PRIOR) -> Launch:
     """Return the launch spread pooled over candidates that were there in every epoch.
 
@@ -149,7 +143,7 @@ def compare(
         return None
     epochs = _by_epoch(shared)
     estimate, within_low, within_high = _location(epochs, confidence)
-    term = _launch_half_width(launch, confidence, len(epochs), processes=2)
+    term = stats.launch_half_width(launch, confidence, len(epochs), processes=2)
     return Comparison(
         estimate=math.exp(estimate),
         low=math.exp(estimate - math.hypot(estimate - within_low, term)),
@@ -161,11 +155,6 @@ def compare(
         confidence=confidence,
         claim=launch.claim,
     )
-
-
-def _launch_half_width(launch: Launch, confidence: float, epochs: int, *, processes: int) -> float:
-    quantile = stats.t_quantile(confidence, launch.degrees)
-    return quantile * launch.sd * math.sqrt(processes / epochs)
 
 
 def verdict(comparison: Comparison | None, tie: float) -> Verdict:
@@ -186,7 +175,7 @@ def verdict(comparison: Comparison | None, tie: float) -> Verdict:
 def _latency(samples: Samples, confidence: float, launch: Launch) -> Json:
     epochs = _by_epoch(round_logs(samples))
     estimate, low, high = _location(epochs, confidence)
-    term = _launch_half_width(launch, confidence, len(epochs), processes=1)
+    term = stats.launch_half_width(launch, confidence, len(epochs), processes=1)
     return interval(
         math.exp(estimate) / 1e6,
         math.exp(estimate - math.hypot(estimate - low, term)) / 1e6,
@@ -203,7 +192,7 @@ def _throughput(samples: Samples, batch: int, confidence: float, launch: Launch)
     epochs = len(np.unique(samples["epoch"]))
     rounds = len(items)
     within = stats.t_quantile(confidence, max(1, rounds - 1)) * error
-    half = math.hypot(within, _launch_half_width(launch, confidence, epochs, processes=1))
+    half = math.hypot(within, stats.launch_half_width(launch, confidence, epochs, processes=1))
     return interval(
         math.exp(estimate),
         math.exp(estimate - half),

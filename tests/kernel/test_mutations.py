@@ -9,7 +9,7 @@ import pytest
 import sessions
 from sessions import Scenario, broken_demands, tally
 
-from ngraphbench import summary
+from ngraphbench import stats, summary
 from ngraphbench.session import kernel
 from ngraphbench.summary import Comparison, Samples
 
@@ -56,5 +56,5 @@ def test_pairing_with_another_time_is_noticed_where_the_machine_drifts(
 def test_a_lost_launch_term_is_noticed_where_launches_differ(monkeypatch: pytest.MonkeyPatch):
     scenario = Scenario("launches", launch_sd=0.02)
     assert broken(scenario) == []
-    monkeypatch.setattr(summary, "_launch_half_width", lambda *_, **__: 0.0)
+    monkeypatch.setattr(stats, "launch_half_width", lambda *_, **__: 0.0)
     assert {"coverage", "A/A"} <= set(broken(scenario))

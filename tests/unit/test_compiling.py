@@ -62,4 +62,4 @@ def test_three_while_they_are_short(
 
     compile_cold_again(make, state, budget_s=budget_s, interrupted=lambda: interrupted)
     assert state.costs["compile_cold_samples_s"] == samples
-    assert all(again.ended for again in made)
+    assert all(again.ended and not again.scratch.exists() for again in made)

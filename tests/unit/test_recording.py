@@ -14,7 +14,7 @@ from ngraphbench.case import BENCH_LIMITS, Case, CompilerRef, Limits, ModelRef, 
 from ngraphbench.cli.options import bench_settings, model_entries
 from ngraphbench.models.sources import resolve_model
 from ngraphbench.profiles import PROFILES
-from ngraphbench.session.conductor import SENTINEL
+from ngraphbench.session.entrants import SENTINEL
 from ngraphbench.session.recording import make_records, reproduce_command
 from ngraphbench.session.state import CaseState, SessionState
 from ngraphbench.spec import build_experiment

@@ -128,6 +128,8 @@ def _compilers(*, json_: bool, with_options: bool = False) -> int:
 
 MODEL_FORMS = {
     "file.onnx": "an ONNX file, external data beside it",
+    "file.pt2": "a program of torch.export",
+    "file.torchscript": "TorchScript (also .ts, .pt); needs --input",
     "timm:NAME": "a timm model; arguments as timm:NAME?key=value",
     "torchvision:NAME": "a torchvision model",
     "file.py:factory": "a function that returns a torch Module, or (Module, example_inputs)",

@@ -128,7 +128,6 @@ class OnnxRuntime(Compiler):
     name: ClassVar[str] = "onnxruntime"
     accepts: ClassVar[tuple[str, ...]] = ("onnx",)
     packages: ClassVar[tuple[str, ...]] = PACKAGES
-    install: ClassVar[str] = INSTALL
     options: ClassVar[tuple[Option, ...]] = (
         PRESET,
         Option(

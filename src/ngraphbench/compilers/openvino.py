@@ -141,7 +141,6 @@ class OpenVino(Compiler):
     accepts: ClassVar[tuple[str, ...]] = ("onnx",)
     packages: ClassVar[tuple[str, ...]] = ("openvino",)
     cache_env: ClassVar[tuple[str, ...]] = (CACHE_VARIABLE,)
-    install: ClassVar[str] = INSTALL
     options: ClassVar[tuple[Option, ...]] = (
         PRESET,
         Option(

@@ -177,7 +177,6 @@ class Eager(Compiler):
     accepts: ClassVar[tuple[str, ...]] = ("torch",)
     packages: ClassVar[tuple[str, ...]] = ("torch",)
     threads_env: ClassVar[tuple[str, ...]] = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-    install: ClassVar[str] = INSTALL
 
     def probe(self, device: Device) -> Support:
         return _probe(device, name=self.name)
@@ -198,7 +197,6 @@ class Inductor(Compiler):
     packages: ClassVar[tuple[str, ...]] = ("torch",)
     threads_env: ClassVar[tuple[str, ...]] = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
     cache_env: ClassVar[tuple[str, ...]] = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
-    install: ClassVar[str] = INSTALL
     options: ClassVar[tuple[Option, ...]] = (
         PRESET,
         Option(

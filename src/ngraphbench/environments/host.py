@@ -18,8 +18,9 @@ from ngraphbench.environments.systemfiles import (
     quota_cpus,
     read_text,
 )
-from ngraphbench.environments.topology import affinity, read_topology
+from ngraphbench.environments.topology import NODES, affinity, read_topology
 from ngraphbench.types import Json
+from ngraphbench.worker.binding import node_cpus
 
 __all__ = ["disturbances", "host_facts", "host_id"]
 
@@ -33,13 +34,14 @@ def host_facts(*, root: Path = ROOT) -> Json:
     """
     cpuinfo = _cpuinfo(root)
     flags = cpuinfo.get("flags") or cpuinfo.get("Features") or ""
+    numa = node_cpus(root / NODES)
     return {
         "cpu_model": _cpu_model(cpuinfo),
         "cpu_flags": sorted(flags.split()) or None,
         "logical_cpus": os.cpu_count(),
         "physical_cores": _physical_cores(root),
         "smt": _smt(root),
-        "numa_nodes": _numa_nodes(root),
+        "numa_nodes": len(numa) or None,
         "governor": _governor(root),
         "frequency_khz": _frequency_khz(root),
         "quota_cpus": quota_cpus(root=root),
@@ -52,7 +54,7 @@ def host_facts(*, root: Path = ROOT) -> Json:
         "hypervisor": "hypervisor" in flags.split(),
         "affinity": list(affinity()),
         "core_classes": read_topology(root=root, usable=_online(root)).to_json(),
-        "numa": _numa(root),
+        "numa": {str(node): sorted(cpus) for node, cpus in sorted(numa.items())} or None,
         # Nothing here drops the cache, so whether files came from it is not known.
         "page_cache": "unknown",
         **power_facts(root=root),
@@ -153,20 +155,8 @@ def _smt(root: Path) -> bool | None:
     return None if siblings is None else bool(re.search("[,-]", siblings))
 
 
-def _numa_nodes(root: Path) -> int | None:
-    return len(list((root / "sys/devices/system/node").glob("node[0-9]*"))) or None
-
-
 def _online(root: Path) -> tuple[int, ...]:
     return cpu_list(_text(root, "sys/devices/system/cpu/online")) or affinity()
-
-
-def _numa(root: Path) -> Json | None:
-    found = {
-        folder.name.removeprefix("node"): list(cpu_list(read_text(folder / "cpulist")))
-        for folder in sorted((root / "sys/devices/system/node").glob("node[0-9]*"))
-    }
-    return found or None
 
 
 def _governor(root: Path) -> str | None:

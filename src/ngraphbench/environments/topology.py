@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ngraphbench.environments.systemfiles import ROOT, cpu_list, quota_cpus, read_text, whole
 from ngraphbench.types import Json
+from ngraphbench.worker.binding import node_cpus
 
 __all__ = [
     "CpuChoice",
@@ -33,6 +34,7 @@ CLASS_SHARE = 0.85
 that boost a little higher are no class of their own, the middle cores of three sizes may be."""
 
 CPUS = "sys/devices/system/cpu"
+NODES = "sys/devices/system/node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +160,7 @@ def _ordered(cores: list[CpuCore]) -> tuple[CpuCore, ...]:
 
 
 def _nodes(root: Path) -> dict[int, int]:
-    return {
-        cpu: int(folder.name.removeprefix("node"))
-        for folder in (root / "sys/devices/system/node").glob("node[0-9]*")
-        for cpu in cpu_list(read_text(folder / "cpulist"))
-    }
+    return {cpu: node for node, cpus in node_cpus(root / NODES).items() for cpu in cpus}
 
 
 def _classes(root: Path, cpus: Sequence[int]) -> tuple[dict[int, float], dict[int, str]]:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ngraphbench.case import ONNX_BASELINE
 from ngraphbench.errors import CompileFailed, Unsupported, first_line
 from ngraphbench.models.onnxfile import OnnxFile, load_whole, nodes
-from ngraphbench.models.reference import Exact, Outputs
+from ngraphbench.models.reference import Exact, Outputs, plain_session
 from ngraphbench.models.values import from_bfloat16
 from ngraphbench.types import BFLOAT16, FLOATS, Array, Arrays, TensorSpec
 
@@ -94,7 +95,9 @@ class _DoubleRunner:
         self._session: Any = None
         self._evaluator: Any = None
         try:
-            self._session = _session(model)
+            import onnxruntime
+
+            self._session = plain_session(onnxruntime, model.SerializeToString(), severity=4)
         except Exception as error:
             if not by_hand:
                 text = f"onnxruntime has no fp64 kernels for it ({first_line(error)})"
@@ -105,7 +108,7 @@ class _DoubleRunner:
 
     @property
     def name(self) -> str:
-        return "onnxruntime:level=none" if self._session is not None else "onnx-reference"
+        return ONNX_BASELINE if self._session is not None else "onnx-reference"
 
     def run(self, inputs: Arrays) -> Outputs:
         random = np.random.default_rng(1)
@@ -117,17 +120,6 @@ class _DoubleRunner:
         found = [np.asarray(value) for value in engine.run(self._outputs, feed)]
         arrays = dict(zip(self._outputs, found, strict=True))
         return Outputs(arrays, {name: array.dtype.name for name, array in arrays.items()})
-
-
-def _session(model: ModelProto) -> Any:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    return onnxruntime.InferenceSession(
-        model.SerializeToString(), sess_options=options, providers=["CPUExecutionProvider"]
-    )
 
 
 def _as_double(array: Array, dtype: str) -> Array:

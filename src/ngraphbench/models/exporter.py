@@ -29,7 +29,7 @@ from ngraphbench.models.feeds import Feed, feed_from_file, make_feed
 from ngraphbench.models.inputs import InputPlan, merge_overrides
 from ngraphbench.models.origins import OnnxSource, Source, TorchSource
 from ngraphbench.models.reference import Outputs, Reference, relative_error
-from ngraphbench.types import BFLOAT16, Array, Json, TensorSpec
+from ngraphbench.types import BFLOAT16, Json, TensorSpec
 from ngraphbench.workload import batch_folder, write_arrays
 
 __all__ = ["Exporter", "main"]
@@ -217,11 +217,7 @@ def _described(feed: Feed, reference: Reference) -> Json:
         "outputs": [spec.to_json() for spec in _output_specs(reference)],
         "reference": reference.name,
         "deterministic": reference.deterministic,
-        "constant": feed.differs
-        and all(
-            np.array_equal(reference.a[n], reference.b[n], equal_nan=_may_hold_nan(reference.a[n]))
-            for n in reference.a
-        ),
+        "constant": _is_constant(feed, reference),
         "baseline_rel_l2": reference.baseline_rel_l2,
         "ill_conditioned": reference.ill_conditioned,
         "quantised": reference.quantised,
@@ -261,8 +257,12 @@ def _spread(feed: Feed, reference: Reference) -> float | None:
     return far if np.isfinite(far) else None
 
 
-def _may_hold_nan(array: Array) -> bool:
-    return bool(array.dtype.kind in "fc")
+def _is_constant(feed: Feed, reference: Reference) -> bool:
+    """Return whether other inputs give the very same outputs."""
+    return feed.differs and all(
+        np.array_equal(a, reference.b[name], equal_nan=a.dtype.kind in "fc")
+        for name, a in reference.a.items()
+    )
 
 
 def _notes(source: Source, feed: Feed, reference: Reference, batch: int) -> list[str]:
@@ -276,7 +276,7 @@ def _notes(source: Source, feed: Feed, reference: Reference, batch: int) -> list
         notes.append("non-deterministic: the reference differs from itself when run twice")
     if feed.a and not feed.differs:
         notes.append("one-input-set: the given inputs cannot be varied, so a and b are the same")
-    elif _described(feed, reference)["constant"]:
+    elif _is_constant(feed, reference):
         notes.append("constant: the outputs do not depend on the inputs; the check proves little")
     if batch > 1 and any(axis is not None for axis in feed.axes.values()):
         notes += _batch_notes(source, feed, reference, batch)

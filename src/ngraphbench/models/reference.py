@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ngraphbench.case import ONNX_BASELINE
 from ngraphbench.errors import CompileFailed, Unavailable, Unsupported, first_line
 from ngraphbench.models.onnxfile import OnnxFile, load_whole, nodes
 from ngraphbench.models.values import from_bfloat16
@@ -23,6 +24,7 @@ __all__ = [
     "Reference",
     "Runner",
     "make_reference",
+    "plain_session",
     "relative_error",
     "same_values",
 ]
@@ -268,7 +270,7 @@ class OnnxRunner:
 
     @property
     def name(self) -> str:
-        return "onnxruntime:level=none" if self._session is not None else "onnx-reference"
+        return ONNX_BASELINE if self._session is not None else "onnx-reference"
 
     def run(self, inputs: Arrays, specs: tuple[TensorSpec, ...]) -> Outputs:
         """Return the outputs for ``inputs``. Raises CompileFailed (``reference``)."""
@@ -302,7 +304,7 @@ class OnnxRunner:
             try:
                 # The Python bindings of ONNX Runtime have no bfloat16 arrays.
                 if not uses_bfloat16:
-                    self._session = _session(onnxruntime, self._path)
+                    self._session = plain_session(onnxruntime, str(self._path))
                     return
                 refusal = NotImplementedError("bfloat16 inputs or outputs")
             except Exception as error:
@@ -322,15 +324,19 @@ class OnnxRunner:
                 reason="reference",
                 hint="pip install 'ngraphbench[onnxruntime]'",
             ) from refusal
-        raise _failed("onnxruntime:level=none", "load", refusal) from refusal
+        raise _failed(ONNX_BASELINE, "load", refusal) from refusal
 
 
-def _session(onnxruntime: Any, path: Path) -> Any:
+def plain_session(onnxruntime: Any, model: str | bytes, *, severity: int = 3) -> Any:
+    """Return a session without optimisation of a file, by its path, or of serialised bytes.
+
+    ``severity`` is the least of what ONNX Runtime prints: 3 errors, 4 what is fatal.
+    """
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 3
+    options.log_severity_level = severity
     return onnxruntime.InferenceSession(
-        str(path), sess_options=options, providers=["CPUExecutionProvider"]
+        model, sess_options=options, providers=["CPUExecutionProvider"]
     )
 
 

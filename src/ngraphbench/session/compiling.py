@@ -37,10 +37,11 @@ def compile_cold_again(
         if interrupted() or costs["compile_cold_s"] > LONGEST_S or number * each_s > budget_s:
             return
         again = make(number)
-        if not _compiled(again):
+        compiled = _compiled(again)
+        shutil.rmtree(again.scratch, ignore_errors=True)
+        if not compiled:
             return
         state.add_cold_compile(again.state.costs["compile_cold_s"])
-        shutil.rmtree(again.scratch, ignore_errors=True)
 
 
 def compile_warm(again: Resident, state: CaseState) -> None:

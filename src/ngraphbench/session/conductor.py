@@ -33,7 +33,7 @@ from ngraphbench.stats import LAUNCH_PRIOR, Launch
 from ngraphbench.store.samples import append_samples, drop_unfinished_epochs, sample_file
 from ngraphbench.types import Json
 
-__all__ = ["SENTINEL", "Conductor", "Emit", "Spawn"]
+__all__ = ["Conductor", "Emit", "Spawn"]
 
 COMPILE_SHARE = 0.5
 """Of a candidate's measuring time, for compiles that are done for their cost alone."""
@@ -125,7 +125,7 @@ class Conductor:
             self.emit(
                 {
                     "event": "case",
-                    "label": f"{case.model.label} b={case.batch} {case.label}",
+                    "label": case.title,
                     "status": found.status,
                     "message": found.message,
                 }
@@ -163,8 +163,7 @@ class Conductor:
         for done, case in enumerate(cases):
             if self.interrupted():
                 return
-            text = f"{case.model.label} b={case.batch} {case.label}"
-            self._phase("compile", text, done, len(cases) + 1, epoch)
+            self._phase("compile", case.title, done, len(cases) + 1, epoch)
             if self._defer(case, residents, epoch):
                 continue
             state = self.state.cases[case.case_id]

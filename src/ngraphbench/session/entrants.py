@@ -141,7 +141,4 @@ def standing(session: Session, race: Race | None) -> Json:
 def _labels(session: Session) -> dict[str, str]:
     """Return what tells the cases apart: the compiler, and the model and batch if they differ."""
     several = len(session.groups) > 1
-    return {
-        case.case_id: f"{case.model.label} b={case.batch} {case.label}" if several else case.label
-        for case in session.cases
-    }
+    return {case.case_id: case.title if several else case.label for case in session.cases}

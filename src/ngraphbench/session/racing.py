@@ -91,8 +91,7 @@ def sure_factor(slow: Samples, fast: Samples, *, at: Levels, launch: Launch) -> 
 
 
 def _term(found: Comparison, confidence: float, launch: Launch) -> float:
-    quantile = stats.t_quantile(confidence, launch.degrees)
-    return quantile * launch.sd * math.sqrt(2.0 / found.epochs)
+    return stats.launch_half_width(launch, confidence, found.epochs, processes=2)
 
 
 @dataclass(slots=True)

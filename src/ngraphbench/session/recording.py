@@ -17,7 +17,7 @@ from ngraphbench.profiles import Profile, claim_of
 from ngraphbench.records import MEASURED, SCHEMA_VERSION, now_utc
 from ngraphbench.session.beside import beside_facts
 from ngraphbench.session.canary import describe
-from ngraphbench.session.conductor import SENTINEL
+from ngraphbench.session.entrants import SENTINEL
 from ngraphbench.session.export import export_key
 from ngraphbench.session.flags import (
     case_flags,
@@ -160,7 +160,7 @@ def _name(session: Session, case: Case) -> str:
     """Return a candidate's name, as long as it must be to be the only one of a session."""
     if len({(one.model.content, one.batch) for one in session.cases}) == 1:
         return case.label
-    return f"{case.model.label} b={case.batch} {case.label}"
+    return case.title
 
 
 def _final_status(found: CaseState) -> str:

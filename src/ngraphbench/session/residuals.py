@@ -10,13 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ngraphbench.stats import clipped
 from ngraphbench.summary import Samples
 from ngraphbench.types import Array
 
-__all__ = ["Residuals", "clipped", "residuals_of", "spread"]
-
-CLIP = 3.0
-MAD_TO_SD = 1.4826
+__all__ = ["Residuals", "residuals_of", "spread"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +96,3 @@ def _shared(rounds: Array, owner: Array, log: Array, candidates: int) -> Array:
 def spread(values: Array) -> float:
     """Return the standard deviation of ``values`` as it is without outliers, never 0."""
     return max(float(np.std(clipped(values))), 1e-12)
-
-
-def clipped(values: Array, reach_sd: float = CLIP) -> Array:
-    """Return ``values`` with outliers pulled in to ``reach_sd`` robust standard deviations."""
-    centre = np.median(values)
-    reach = reach_sd * MAD_TO_SD * float(np.median(np.abs(values - centre)))
-    return np.clip(values, centre - reach, centre + reach)

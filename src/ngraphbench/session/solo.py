@@ -52,9 +52,7 @@ def measure_blocks(
         resident.seal_usage()
     for done, (block, key) in enumerate(turns):
         resident = residents[key]
-        case = resident.case
-        text = f"{describe(block)}: {case.model.label} b={case.batch} {case.label}"
-        observe(text, done, len(turns))
+        observe(f"{describe(block)}: {resident.case.title}", done, len(turns))
         if interrupted():
             outcome = _Outcome("skipped", "interrupted")
         elif key in gone:

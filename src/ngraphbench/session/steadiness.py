@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ngraphbench.session.modes import fit_modes
-from ngraphbench.session.residuals import Residuals, clipped, residuals_of, spread
+from ngraphbench.session.residuals import Residuals, residuals_of, spread
+from ngraphbench.stats import clipped
 from ngraphbench.summary import Samples
 from ngraphbench.types import Array, Json
 

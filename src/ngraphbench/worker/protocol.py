@@ -4,13 +4,13 @@ A request is ``{"id": n, "op": "...", ...}``, its answer ``{"id": n, "ok": true,
 ``{"id": n, "ok": false, "error": {"type", "message", "reason", "hint", "traceback"}}``.
 Any program that speaks it can be a worker. Arrays travel as ``.npz`` paths.
 
-Operations are ``hello import probe compile load run outputs slot block busy close``. A ``block``
-is timed solo: ``{kind, seconds, folder}`` with ``rate_per_s`` for ``paced``, ``in_flight``
-for ``concurrent``, ``slot_s`` for ``sustained``. Its rows (``due_ns start_ns end_ns calls``)
-are left in ``folder`` as ``block.npz``, what each lane computed as ``lane-N.npz``; the answer
-is ``{requests, stopped, note, window_ns, cpu_ns, lanes}``. ``busy {on: true}`` answers at once
-and then runs the program between requests, until ``busy {on: false}``, which answers
-``{calls, seconds, error}``.
+Operations are ``hello import probe compile save_artifact load_artifact load run outputs slot
+block busy close``. A ``block`` is timed solo: ``{kind, seconds, folder}`` with ``rate_per_s``
+for ``paced``, ``in_flight`` for ``concurrent``, ``slot_s`` for ``sustained``. Its rows
+(``due_ns start_ns end_ns calls``) are left in ``folder`` as ``block.npz``, what each lane
+computed as ``lane-N.npz``; the answer is ``{requests, stopped, note, window_ns, cpu_ns,
+lanes}``. ``busy {on: true}`` answers at once and then runs the program between requests, until
+``busy {on: false}``, which answers ``{calls, seconds, error}``.
 """
 
 from __future__ import annotations
