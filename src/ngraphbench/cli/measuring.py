@@ -23,8 +23,8 @@ def bench(
         list[str],
         typer.Argument(
             metavar="MODEL...",
-            help="file.onnx, timm:NAME, torchvision:NAME, file.py:factory or"
-            " package.module:factory. Several are measured side by side.",
+            help="file.onnx, file.pt2, file.torchscript, timm:NAME, torchvision:NAME,"
+            " file.py:factory or package.module:factory. Several are measured side by side.",
         ),
     ],
     compiler: Annotated[
