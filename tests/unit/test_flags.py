@@ -92,8 +92,8 @@ def test_a_leak_is_told_by_the_last_launch_alone():
     launch = [100 * MIB + i * 4 * MIB for i in range(12)]
     slots = {**samples(np.full(36, 1.98)), "epoch": np.repeat(np.arange(3), 12)}
     (flag,) = case_flags(slots, threads=2, rounds_min=1, rss_bytes=launch * 3)
-    # 20 MiB in the six slots of 100 calls after the middle.
-    assert (flag["flag"], flag["detail"]) == ("leak", "memory grew by 33.3 MiB/1000 calls")
+    # 4 MiB from each slot of 100 calls to the next.
+    assert (flag["flag"], flag["detail"]) == ("leak", "memory grew by 40.0 MiB/1000 calls")
     restarted = [100 * MIB] * 24 + [300 * MIB] * 12
     assert case_flags(slots, threads=2, rounds_min=1, rss_bytes=restarted) == []
 

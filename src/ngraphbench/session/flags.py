@@ -96,22 +96,15 @@ def _threads(usage: Array, threads: int) -> Json | None:
 
 
 def _leak(rss_bytes: Sequence[int], samples: Samples) -> Json | None:
-    # Every launch starts anew, so the last one tells as much as all together.
-    last = np.asarray(samples["epoch"]) == np.max(samples["epoch"])
-    own = rss_bytes[-int(np.count_nonzero(last)) :]
-    if len(own) < 6:
+    """Memory grew by ``LEAK_BYTES`` in the second half of the last launch, in most slots."""
+    slope = leak_bytes_per_1000_calls(rss_bytes, samples)
+    if slope is None:
         return None
-    half = len(own) // 2
-    # The first slots may still fill caches; a leak goes on growing in the second half.
-    late = np.asarray(own[half:], dtype=float)
-    growth = float(late[-1] - late[0])
-    steps = np.diff(late)
-    if growth < LEAK_BYTES or float(np.mean(steps > 0)) < 0.6:
+    count = int(np.count_nonzero(np.asarray(samples["epoch"]) == np.max(samples["epoch"])))
+    late = np.asarray(rss_bytes[-count:], dtype=float)[count // 2 :]
+    if late[-1] - late[0] < LEAK_BYTES or float(np.mean(np.diff(late) > 0)) < 0.6:
         return None
-    calls = float(np.sum(np.asarray(samples["calls"])[last])) * len(late) / len(own)
-    return flag(
-        "leak", f"memory grew by {growth / 2**20 / max(calls, 1) * 1000:.1f} MiB/1000 calls"
-    )
+    return flag("leak", f"memory grew by {slope / 2**20:.1f} MiB/1000 calls")
 
 
 def leak_bytes_per_1000_calls(rss_bytes: Sequence[int], samples: Samples) -> float | None:
