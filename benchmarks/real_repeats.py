@@ -8,8 +8,8 @@ same stretch of time, they are compared for 10 s in two ways, in fresh processes
   that of the estimates; ``launch`` is what the interval for these very processes says, and
   ``claim`` what the interval says that holds for other launches too.
 
-Which way and which compiler goes first alternates. The long-run winner is that of the mean of
-all log ratios, of both ways.
+Which way and which compiler goes first alternates. The long-run winner is that of the median of
+all log ratios, of both ways: one burst beside a sequential loop would move a mean.
 
     python benchmarks/real_repeats.py [--repeats 20] [--model timm:resnet18]
         [--pair onnxruntime openvino]
@@ -138,7 +138,7 @@ def print_table(
 ) -> None:
     """Print how often each way named the long-run winner."""
     estimates = [math.log(said.estimate) for said in interleaved]
-    pooled = statistics.mean([*sequential, *estimates])
+    pooled = statistics.median([*sequential, *estimates])
     winner = named(pair, pooled, pooled)
     loser = pair[0] if winner == pair[1] else pair[1]
     ways = {
@@ -149,7 +149,7 @@ def print_table(
         ],
         "interleaved, claim": [named(pair, math.log(x.low), math.log(x.high)) for x in interleaved],
     }
-    print(f"\nlong-run winner: {winner}, by {abs(math.expm1(pooled)):.1%} (both ways pooled)")
+    print(f"\nlong-run winner: {winner}, by {abs(math.expm1(pooled)):.1%} (median of both ways)")
     print(f"of {len(sequential)} repeats           {winner:>14}{loser:>14}    unresolved")
     for way, names in ways.items():
         count = Counter(names)

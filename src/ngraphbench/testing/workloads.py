@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
+import shutil
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +19,18 @@ from ngraphbench.testing.samples import SAMPLES, Sample
 from ngraphbench.types import Arrays, TensorSpec, storage_dtype
 from ngraphbench.workload import INPUT_SETS, batch_folder, read_arrays, write_arrays
 
-__all__ = ["draw_inputs", "fake_workload", "reference_arrays", "write_onnx", "write_workload"]
+__all__ = [
+    "SAMPLES_VARIABLE",
+    "draw_inputs",
+    "fake_workload",
+    "reference_arrays",
+    "write_onnx",
+    "write_samples",
+    "write_workload",
+]
+
+SAMPLES_VARIABLE = "NGB_SAMPLES"
+"""Names a folder of ``write_samples``, for environments that have no onnx."""
 
 OPSET = 17
 IR_VERSION = 8
@@ -100,6 +114,18 @@ def reference_arrays(root: Path, *, batch: int, which: str = "a") -> Arrays:
     return read_arrays(batch_folder(root, batch) / f"reference-{which}.npz")
 
 
+def write_samples(folder: Path, *, batches: Iterable[int], seeds: Iterable[int] = (0, 1)) -> Path:
+    """Return ``folder`` after writing every sample's ONNX file there, for each batch and seed.
+
+    ``write_workload`` takes them from the folder that ``SAMPLES_VARIABLE`` names.
+    """
+    for model, batch, seed in itertools.product(SAMPLES.values(), tuple(batches), tuple(seeds)):
+        weights = model.weights(np.random.default_rng(seed))
+        path = folder / _sample_name(model, weights, batch=batch)
+        _make_onnx(path, model, weights, batch=batch)
+    return folder
+
+
 def _reference(root: Path, model: Sample, *, seed: int) -> ModelRef:
     return ModelRef(
         source="model.py:Model",
@@ -154,6 +180,20 @@ def _drawn(rng: np.random.Generator, spec: TensorSpec) -> Any:
 
 
 def _write_onnx(path: Path, model: Sample, weights: Arrays, *, batch: int | str) -> Path:
+    samples = os.environ.get(SAMPLES_VARIABLE)
+    if not samples:
+        return _make_onnx(path, model, weights, batch=batch)
+    shutil.copyfile(Path(samples) / _sample_name(model, weights, batch=batch), path)
+    return path
+
+
+def _sample_name(model: Sample, weights: Arrays, *, batch: int | str) -> str:
+    # By content: another numpy that drew other weights must not get a foreign file.
+    content = digest([model.name, batch, *(value.tobytes().hex() for value in weights.values())])
+    return f"{model.name}-{content[:16]}.onnx"
+
+
+def _make_onnx(path: Path, model: Sample, weights: Arrays, *, batch: int | str) -> Path:
     import onnx
     from onnx import helper, numpy_helper
 
