@@ -74,7 +74,8 @@ class Program(ABC):
 class Compiler(ABC):
     """A graph compiler. Subclasses set the class attributes and the two methods.
 
-    ``accepts`` lists the forms it takes, best first: ``"onnx"``, ``"torch"``.
+    ``accepts`` lists the forms it takes, best first: ``"onnx"``, ``"torch"``, ``"pt2"`` (a
+    ``torch.export`` program, for environments that have torch but not the model's code).
     ``packages`` lists the distributions whose versions decide its results.
     ``threads_env`` names environment variables that must hold the thread count before
     the vendor is imported; ``cache_env`` names variables that hold a cache folder.

@@ -10,6 +10,8 @@ Layout of the folder::
     weights.pt             state_dict of a torch model, the same for every candidate
     b<BATCH>/batch.json    concrete inputs and outputs for one batch size
     b<BATCH>/model.onnx    ONNX with every input dim fixed (external data beside it)
+    b<BATCH>/model.pt2     torch.export program with weights, of fixed shapes; only where a
+                           candidate of the session takes it
     b<BATCH>/inputs-a.npz  two seeded input sets, or the user's
     b<BATCH>/inputs-b.npz
     b<BATCH>/reference-a.npz, reference-b.npz
@@ -28,9 +30,22 @@ import numpy as np
 from ngraphbench.errors import Unsupported
 from ngraphbench.types import Arrays, Json, TensorSpec
 
-__all__ = ["INPUT_SETS", "Workload", "batch_folder", "read_arrays", "write_arrays"]
+__all__ = [
+    "INPUT_SETS",
+    "PORTABLE",
+    "PORTABLE_FILE",
+    "Workload",
+    "batch_folder",
+    "read_arrays",
+    "write_arrays",
+]
 
 INPUT_SETS = ("a", "b")
+
+PORTABLE = "pt2"
+"""The form of a torch model that needs torch alone, not the code that built it."""
+
+PORTABLE_FILE = "model.pt2"
 
 
 def batch_folder(root: Path, batch: int) -> Path:
@@ -71,7 +86,7 @@ def _no_builder(workload: Workload) -> Any:
 class Workload:
     """One model at one batch size, as handed to ``Compiler.compile``.
 
-    ``forms`` lists what is there: ``"onnx"``, ``"torch"``, or both. ``inputs`` are
+    ``forms`` lists what is there: ``"onnx"``, ``"torch"``, ``"pt2"``. ``inputs`` are
     concrete (every dim an int), and so are ``outputs``, but for dims that depend on the
     values of the inputs: those are names.
     """
@@ -84,6 +99,7 @@ class Workload:
     outputs: tuple[TensorSpec, ...]
     model: Json = field(default_factory=dict)
     export_error: str = ""
+    pt2_error: str = ""
     build: Callable[[Workload], Any] = _no_builder
 
     @classmethod
@@ -110,6 +126,7 @@ class Workload:
             outputs=tuple(TensorSpec.from_json(s) for s in bound["outputs"]),
             model=whole["model"],
             export_error=bound.get("export_error", ""),
+            pt2_error=bound.get("pt2_error", ""),
             build=build,
         )
 
@@ -129,6 +146,19 @@ class Workload:
                 self.export_error or "This model has no ONNX form.", reason="export-failed"
             )
         return self.folder / "model.onnx"
+
+    @property
+    def pt2_path(self) -> Path:
+        """Path of the ``torch.export`` program: inputs by position, outputs as one tuple.
+
+        Both are in the order of ``inputs`` and ``outputs``. Raises Unsupported, with the
+        exporter's reason, when there is no such form.
+        """
+        if PORTABLE not in self.forms:
+            raise Unsupported(
+                self.pt2_error or "This model has no torch.export form.", reason="export-failed"
+            )
+        return self.folder / PORTABLE_FILE
 
     def module(self) -> Any:
         """Return the torch module in eval mode with the workload's weights.

@@ -84,6 +84,11 @@ class Absent(Faulty):
         return Support(ok=False, hint="pip install absent")
 
 
+class Portable(Faulty):
+    name = "portable"
+    accepts = ("pt2",)
+
+
 def act(fault: str, stage: str, argument: str) -> None:  # noqa: PLR0912
     """Do what ``fault`` says when it is meant for this stage."""
     at, _, what = fault.partition(":")

@@ -12,6 +12,8 @@ from ngraphbench.session.export import export_workloads
 from ngraphbench.session.state import CaseState
 from ngraphbench.types import Device, Json
 
+FORMS_ASKED: list[object] = []
+
 
 class FakeExporter:
     """A worker that writes batch folders and remembers with which seeds."""
@@ -33,6 +35,7 @@ class FakeExporter:
             raise WorkerFailed("gone", status="crashed", reason="signal:SIGKILL")
         (self.root / f"b{fields['batch']}").mkdir(exist_ok=True)
         self.seeds.append(int(str(fields["seed"])))
+        FORMS_ASKED.append(fields["forms"])
         return {"seconds": 2.0}
 
     def suspend(self) -> None: ...
@@ -50,10 +53,16 @@ def seeds() -> list[int]:
 
 
 def export(
-    folder: Path, seeds: list[int], seed: int, *, fails: bool = False, denormals: str = ""
+    folder: Path,
+    seeds: list[int],
+    seed: int,
+    *,
+    fails: bool = False,
+    denormals: str = "",
+    target: str = "m:X",
 ) -> CaseState:
     state = CaseState()
-    case = Case(ModelRef("m", "m", "onnx", "c"), CompilerRef("x", "m:X"), Device(), 2)
+    case = Case(ModelRef("m", "m", "onnx", "c"), CompilerRef("x", target), Device(), 2)
     export_workloads(
         [(case, state)],
         folder=folder,
@@ -87,3 +96,16 @@ def test_a_broken_export_is_not_taken_for_the_one_before(tmp_path: Path, seeds: 
     assert export(tmp_path, seeds, 1, fails=True).status == "crashed"
     export(tmp_path, seeds, 0)
     assert seeds == [0, 0]
+
+
+def test_an_exported_program_is_written_only_where_a_compiler_takes_it(
+    tmp_path: Path, seeds: list[int]
+) -> None:
+    FORMS_ASKED.clear()
+    plain, portable = "ngraphbench.compilers.fake:FakeCompiler", "plugins_for_worker:Portable"
+    for target in (plain, portable, plain, portable):
+        assert export(tmp_path, seeds, 0, target=target).status == ""
+    # Once made, it serves those who want it and those who do not.
+    assert FORMS_ASKED == [[], ["pt2"]]
+    export(tmp_path, seeds, 1, target=plain)
+    assert FORMS_ASKED == [[], ["pt2"], []]

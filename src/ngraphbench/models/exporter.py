@@ -30,7 +30,7 @@ from ngraphbench.models.inputs import InputPlan, merge_overrides
 from ngraphbench.models.origins import OnnxSource, Source, TorchSource
 from ngraphbench.models.reference import Outputs, Reference, relative_error
 from ngraphbench.types import BFLOAT16, Json, TensorSpec
-from ngraphbench.workload import batch_folder, write_arrays
+from ngraphbench.workload import PORTABLE, batch_folder, write_arrays
 
 __all__ = ["Exporter", "main"]
 
@@ -85,7 +85,8 @@ class Exporter:
     def batch(self, request: Json) -> Json:
         """Write the folder of one batch size, and return what is in it.
 
-        Request: ``batch``, ``seed``. Raises Unsupported or CompileFailed.
+        Request: ``batch``, ``seed``, ``forms`` (those to write besides the usual ones).
+        Raises Unsupported or CompileFailed.
         """
         started = time.monotonic()
         source = self._opened()
@@ -99,6 +100,8 @@ class Exporter:
         (folder / "batch.json").unlink(missing_ok=True)
         feed, reference = self._referenced(source, batch, seed, folder=folder)
         bound = source.finish(feed, folder, reference)
+        if PORTABLE in request.get("forms", ()):
+            bound = source.finish_portable(feed, folder, reference, bound=bound)
         for which, inputs, outputs in (("a", feed.a, reference.a), ("b", feed.b, reference.b)):
             write_arrays(folder / f"inputs-{which}.npz", inputs)
             write_arrays(folder / f"reference-{which}.npz", outputs)
@@ -106,6 +109,7 @@ class Exporter:
         whole = _described(feed, reference) | {
             "forms": list(bound.forms),
             "export_error": bound.export_error,
+            "pt2_error": bound.pt2_error,
             "notes": notes,
         }
         _write_json(folder / "batch.json", whole)

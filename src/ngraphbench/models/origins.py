@@ -38,6 +38,7 @@ from ngraphbench.models.reference import (
 from ngraphbench.models.torchmodel import TorchModel
 from ngraphbench.models.values import dims_of
 from ngraphbench.types import Arrays, Json, TensorSpec
+from ngraphbench.workload import PORTABLE, PORTABLE_FILE
 
 __all__ = ["Bound", "OnnxSource", "Source", "TorchSource"]
 
@@ -48,10 +49,14 @@ CHECKED_BYTES_MAX = 512 * 1024**2
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The forms of a model at one batch size, and why one of them is not there."""
+    """The forms of a model at one batch size, and why one of them is not there.
+
+    ``export_error`` is of the ONNX form, ``pt2_error`` of the exported torch program.
+    """
 
     forms: tuple[str, ...]
     export_error: str = ""
+    pt2_error: str = ""
     notes: tuple[str, ...] = ()
 
 
@@ -74,6 +79,12 @@ class Source(ABC):
     @abstractmethod
     def finish(self, feed: Feed, folder: Path, reference: Reference) -> Bound:
         """Write what is left of the bound model, checked against its reference."""
+
+    def finish_portable(
+        self, feed: Feed, folder: Path, reference: Reference, *, bound: Bound
+    ) -> Bound:
+        """Return ``bound`` with the exported torch program written, where the model has one."""
+        return bound
 
     def examples(self, batch: int, *, seed: int) -> Arrays:
         """Return the model's own example inputs, if it has any."""
@@ -175,6 +186,7 @@ class TorchSource(Source):
         self._dynamic: OnnxFile | None = None
         self._dynamic_error = ""
         self._static_error = ""
+        self._portable_error = ""
 
     def examples(self, batch: int, *, seed: int) -> Arrays:
         return self._torch.example_arrays(batch, seed=seed)
@@ -217,6 +229,28 @@ class TorchSource(Source):
         if error > EXPORT_RTOL:
             notes = (*notes, f"export-differs: the ONNX form is {error:.2g} off the module")
         return Bound(forms=both, notes=notes)
+
+    def finish_portable(
+        self, feed: Feed, folder: Path, reference: Reference, *, bound: Bound
+    ) -> Bound:
+        """Write the exported program, checked against the module as the ONNX form is."""
+        path = folder / PORTABLE_FILE
+        path.unlink(missing_ok=True)
+        if self._portable_error:
+            return replace(bound, pt2_error=self._portable_error)
+        names = list(reference.own.arrays)
+        try:
+            self._torch.export_portable(feed.a, feed.specs, path=path)
+            found = self._torch.run_portable(path, feed.a, feed.specs, names=names)
+        except NGraphBenchError as failure:
+            path.unlink(missing_ok=True)
+            self._portable_error = failure.message
+            return replace(bound, pt2_error=failure.message)
+        error = relative_error(found, reference.own) if reference.deterministic else 0.0
+        notes = bound.notes
+        if error > EXPORT_RTOL:
+            notes = (*notes, f"export-differs: the torch.export form is {error:.2g} off the module")
+        return replace(bound, forms=(*bound.forms, PORTABLE), notes=notes)
 
     def _dynamic_export(self, feed: Feed) -> OnnxFile | None:
         """Return the export with a dynamic batch, made once; None when there is none."""

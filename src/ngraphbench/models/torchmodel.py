@@ -19,6 +19,7 @@ from ngraphbench.models.modules import (
     flatten_inputs,
     flatten_outputs,
 )
+from ngraphbench.models.portable import export_program, flat_module, run_program
 from ngraphbench.models.reference import Outputs, Runner
 from ngraphbench.types import BFLOAT16, Array, Arrays, Json, TensorSpec
 
@@ -208,7 +209,7 @@ class TorchModel:
 
         tensors = [to_tensor(inputs[spec.name], spec.dtype) for spec in specs]
         names = [spec.name for spec in specs]
-        flat, outputs = _flattened(self.module, dict(zip(names, tensors, strict=True)))
+        flat, outputs = flat_module(self.module, dict(zip(names, tensors, strict=True)))
         batch = torch.export.Dim("batch")
         dynamic = tuple({axes[name]: batch} if name in axes else None for name in names)
         try:
@@ -229,6 +230,35 @@ class TorchModel:
             raise CompileFailed(
                 f"torch.onnx (dynamo): {_root_cause(error)}", reason="export"
             ) from error
+
+    def export_portable(self, inputs: Arrays, specs: Sequence[TensorSpec], *, path: Path) -> None:
+        """Write the module with its weights as a ``torch.export`` program of fixed shapes.
+
+        It takes the inputs by position and returns the outputs as one tuple, both in the
+        order of the workload. Raises CompileFailed (``export``).
+        """
+        tensors = {spec.name: to_tensor(inputs[spec.name], spec.dtype) for spec in specs}
+        try:
+            export_program(self.module, tensors, path=path)
+        except Exception as error:
+            raise CompileFailed(f"torch.export: {_root_cause(error)}", reason="export") from error
+
+    def run_portable(
+        self, path: Path, inputs: Arrays, specs: Sequence[TensorSpec], *, names: Sequence[str]
+    ) -> Outputs:
+        """Return the outputs of the program in ``path``, named by ``names`` in their order.
+
+        Raises CompileFailed (``export``) when it fails or gives another number of them.
+        """
+        tensors = [to_tensor(inputs[spec.name], spec.dtype) for spec in specs]
+        try:
+            found = dict(zip(names, run_program(path, tensors), strict=True))
+        except Exception as error:
+            raise CompileFailed(f"torch.export: {_root_cause(error)}", reason="export") from error
+        return Outputs(
+            arrays={name: to_array(tensor) for name, tensor in found.items()},
+            dtypes={name: _dtype(tensor) for name, tensor in found.items()},
+        )
 
 
 def _from_examples(name: str, two: Any, three: Any) -> Declared:
@@ -315,30 +345,6 @@ def _outputs(result: Any) -> Outputs:
         arrays={name: to_array(tensor) for name, tensor in found},
         dtypes={name: _dtype(tensor) for name, tensor in found},
     )
-
-
-def _flattened(module: Any, tensors: Mapping[str, Any]) -> tuple[Any, list[str]]:
-    """Return a module that takes and returns plain tensors, and its outputs' names."""
-    import torch
-
-    names = list(tensors)
-    positional, by_name = arrange_inputs(module, {name: name for name in names})
-
-    class Flat(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.module = module
-
-        def forward(self, *values: Any) -> Any:
-            given = dict(zip(names, values, strict=True))
-            result = self.module(
-                *(given[name] for name in positional),
-                **{key: given[name] for key, name in by_name.items()},
-            )
-            return tuple(tensor for _, tensor in flatten_outputs(result))
-
-    outputs = [name for name, _ in flatten_outputs(_call(module, tensors))]
-    return Flat().eval(), outputs
 
 
 def _nothing() -> Any:

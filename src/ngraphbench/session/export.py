@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ngraphbench.case import Case, Limits, digest
-from ngraphbench.errors import NGraphBenchError, WorkerFailed
+from ngraphbench.errors import NGraphBenchError, PluginError, WorkerFailed
+from ngraphbench.plugin import load_compiler
 from ngraphbench.session.resident import Worker
 from ngraphbench.session.state import CaseState
 from ngraphbench.session.verify import Reference
 from ngraphbench.store.disk import write_whole
 from ngraphbench.types import Json, TensorSpec
-from ngraphbench.workload import INPUT_SETS, batch_folder, read_arrays
+from ngraphbench.workload import INPUT_SETS, PORTABLE, batch_folder, read_arrays
 
 __all__ = ["export_key", "export_workloads", "load_references", "workload_key"]
 
@@ -50,14 +52,15 @@ class _Exporter:
     worker: Worker | None = None
     opened: Json | None = None
 
-    def batch(self, batch: int, seed: int) -> Json:
+    def batch(self, batch: int, seed: int, forms: Sequence[str]) -> Json:
         """Return what the exporter says of one batch size, with ``export_s`` and ``weights``."""
         try:
             opened = self._open(seed)
             deadline_s = min(self.limits.compile_s, self.limits.cell_s)
             worker = self.worker
             assert worker is not None
-            made = worker.request("batch", deadline_s=deadline_s, batch=batch, seed=seed)
+            wish: Json = {"batch": batch, "seed": seed, "forms": list(forms)}
+            made = worker.request("batch", deadline_s=deadline_s, **wish)
         except WorkerFailed:
             self.end()
             raise
@@ -67,6 +70,7 @@ class _Exporter:
             "notes": [*opened.get("notes", []), *made.get("notes", [])],
             "export_s": float(opened["seconds"]) + float(made["seconds"]),
             "seed": seed,
+            "asked": list(forms),
         }
 
     def _open(self, seed: int) -> Json:
@@ -120,22 +124,28 @@ def export_workloads(
         try:
             for batch, members in batches.items():
                 observe(f"{first.model.label} b={batch}", done, total)
-                _export_batch(exporter, batch, [state for _, state in members], seed=seed)
+                _export_batch(exporter, batch, members, seed=seed)
                 done += 1
         finally:
             exporter.end()
 
 
-def _export_batch(exporter: _Exporter, batch: int, states: list[CaseState], *, seed: int) -> None:
+def _export_batch(
+    exporter: _Exporter, batch: int, members: list[tuple[Case, CaseState]], *, seed: int
+) -> None:
+    states = [state for _, state in members]
     if not any(state.live for state in states):
         return
+    forms = _forms_asked_for([case for case, state in members if state.live])
     done = batch_folder(exporter.root, batch) / DONE
     try:
         made = json.loads(done.read_text(encoding="utf-8")) if done.exists() else {}
-        if made.get("seed") != seed:
+        same = made.get("seed") == seed
+        had = set(made.get("asked", ())) if same else set()
+        if not same or forms - had:
             # Broken off in the middle, it must not pass for what was there before.
             done.unlink(missing_ok=True)
-            made = exporter.batch(batch, seed)
+            made = exporter.batch(batch, seed, sorted(forms | had))
             write_whole(done, json.dumps(made))
     except NGraphBenchError as error:
         for state in states:
@@ -150,6 +160,16 @@ def _export_batch(exporter: _Exporter, batch: int, states: list[CaseState], *, s
             name, _, detail = note.partition(": ")
             if name in DOUBTS:
                 state.flag(name, detail)
+
+
+def _forms_asked_for(cases: Sequence[Case]) -> set[str]:
+    """Return the forms that are written only where a compiler takes them."""
+    found: set[str] = set()
+    for target in {case.compiler.target for case in cases}:
+        # A plugin that cannot be loaded is told of when its case is prepared.
+        with suppress(PluginError):
+            found.update(load_compiler(target).accepts)
+    return found & {PORTABLE}
 
 
 def load_references(root: Path, batch: int) -> dict[str, Reference]:

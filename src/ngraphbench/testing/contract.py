@@ -24,9 +24,8 @@ from ngraphbench.plugin import ReportsCoverage, resolve_options
 from ngraphbench.testing import observe
 from ngraphbench.testing.costs import CostChecks
 from ngraphbench.testing.lanes import LaneChecks
-from ngraphbench.testing.workloads import write_workload
 from ngraphbench.types import Arrays, Device, Support, storage_dtype
-from ngraphbench.workload import INPUT_SETS
+from ngraphbench.workload import INPUT_SETS, PORTABLE_FILE
 
 __all__ = ["CompilerContract"]
 
@@ -185,7 +184,8 @@ class CompilerContract(CostChecks, LaneChecks):
 
     def test_broken_model_fails_with_its_cause(self, tmp_path: Path) -> None:
         root = self._root(tmp_path)
-        (root / "b1" / "model.onnx").write_bytes(b"this is no model")
+        for file in ("model.onnx", PORTABLE_FILE):
+            (root / "b1" / file).write_bytes(b"this is no model")
         (root / "model.py").write_text("raise ValueError('this is no model')\n")
         workload = observe.open_workload(root, batch=1)
         # A module that cannot be imported is the user's mistake, told as such.
@@ -204,7 +204,7 @@ class CompilerContract(CostChecks, LaneChecks):
                 program.outputs()
 
     def test_programs_share_no_state(self, tmp_path: Path) -> None:
-        roots = [write_workload(tmp_path / str(seed), self.models[0], seed=seed) for seed in (0, 1)]
+        roots = [self._write(tmp_path / str(seed), self.models[0], seed=seed) for seed in (0, 1)]
         with self._program(roots[0], batch=2) as (left, one):
             with self._program(roots[1], batch=2) as (right, two):
                 left.load(one.input_arrays("a"))

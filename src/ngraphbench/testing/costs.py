@@ -11,7 +11,7 @@ from ngraphbench.errors import Unsupported
 from ngraphbench.plugin import LoadsArtifact, SavesArtifact
 from ngraphbench.testing import observe
 from ngraphbench.testing.parts import HEAVY_BATCH, TIMING_ATTEMPTS, ContractParts
-from ngraphbench.testing.workloads import reference_arrays, write_workload
+from ngraphbench.testing.workloads import reference_arrays
 from ngraphbench.types import VENDOR_DEFAULT, Device
 from ngraphbench.workload import INPUT_SETS
 
@@ -41,7 +41,7 @@ class CostChecks(ContractParts):
         )
 
     def test_no_work_is_skipped(self, tmp_path: Path) -> None:
-        root = write_workload(tmp_path / "heavy", self.heavy, batches=(HEAVY_BATCH,))
+        root = self._write(tmp_path / "heavy", self.heavy, batches=(HEAVY_BATCH,))
         with self._program(root, batch=HEAVY_BATCH, heavy=True) as (program, workload):
             sets = [workload.input_arrays(which) for which in INPUT_SETS]
             faults: list[str] = []
@@ -56,7 +56,7 @@ class CostChecks(ContractParts):
     def test_threads_asked_for_are_used(self, tmp_path: Path) -> None:
         if not observe.TASKS.exists():
             pytest.skip("Threads are seen through /proc, which is not here.")
-        root = write_workload(tmp_path / "heavy", self.heavy, batches=(HEAVY_BATCH,))
+        root = self._write(tmp_path / "heavy", self.heavy, batches=(HEAVY_BATCH,))
         for threads in (1, 2):
             busy = 0
             # On a busy machine a pool's helpers may find nothing left to do: look again.
@@ -78,7 +78,7 @@ class CostChecks(ContractParts):
             program.close()
 
     def test_precision_asked_for_is_executed(self, tmp_path: Path) -> None:
-        root = write_workload(tmp_path / "heavy", self.heavy, batches=(HEAVY_BATCH,))
+        root = self._write(tmp_path / "heavy", self.heavy, batches=(HEAVY_BATCH,))
         exact = reference_arrays(root, batch=HEAVY_BATCH)
         for precision in ("fp32", "fp16", "bf16"):
             workload = observe.open_workload(root, batch=HEAVY_BATCH, precision=precision)

@@ -11,7 +11,6 @@ import pytest
 from ngraphbench.plugin import Program, RunsConcurrently
 from ngraphbench.testing import observe
 from ngraphbench.testing.parts import HEAVY_BATCH, ContractParts
-from ngraphbench.testing.workloads import write_workload
 from ngraphbench.worker.lanes import run_lanes
 from ngraphbench.workload import INPUT_SETS
 
@@ -40,7 +39,7 @@ class LaneChecks(ContractParts):
             self._check(self._outputs(program, workload.input_arrays("a")), root, batch=2)
 
     def test_lanes_skip_no_work(self, tmp_path: Path) -> None:
-        root = write_workload(tmp_path / "heavy", self.heavy, batches=(HEAVY_BATCH,))
+        root = self._write(tmp_path / "heavy", self.heavy, batches=(HEAVY_BATCH,))
         with self._program(root, batch=HEAVY_BATCH, heavy=True) as (program, workload):
             sets = [workload.input_arrays(which) for which in INPUT_SETS]
             for lane in _lanes(program, 2):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,7 +13,7 @@ from ngraphbench.plugin import Compiler, Program, resolve_options
 from ngraphbench.testing import observe
 from ngraphbench.testing.workloads import reference_arrays, write_workload
 from ngraphbench.types import Arrays, Device, OptionValue
-from ngraphbench.workload import Workload
+from ngraphbench.workload import PORTABLE, Workload
 
 __all__ = ["HEAVY_BATCH", "TIMING_ATTEMPTS", "ContractParts"]
 
@@ -57,11 +57,19 @@ class ContractParts:
         return resolve_options(self.compiler, given)
 
     def _root(self, folder: Path) -> Path:
-        return write_workload(folder / self.models[0], self.models[0], batches=self.batches)
+        return self._write(folder / self.models[0], self.models[0], batches=self.batches)
 
     def _roots(self, folder: Path) -> Iterator[Path]:
         for model in self.models:
-            yield write_workload(folder / model, model, batches=self.batches)
+            yield self._write(folder / model, model, batches=self.batches)
+
+    def _write(
+        self, root: Path, model: str, *, batches: Iterable[int] = (1, 2, 3), seed: int = 0
+    ) -> Path:
+        """Return the workload folder of a sample, in the forms that the compiler may take."""
+        portable = (PORTABLE,) if PORTABLE in self.compiler.accepts else ()
+        forms = ("onnx", "torch", *portable)
+        return write_workload(root, model, batches=batches, seed=seed, forms=forms)
 
     @contextmanager
     def _program(

@@ -17,7 +17,15 @@ import numpy as np
 from ngraphbench.case import ModelRef, digest
 from ngraphbench.testing.samples import SAMPLES, Sample
 from ngraphbench.types import Arrays, TensorSpec, storage_dtype
-from ngraphbench.workload import INPUT_SETS, batch_folder, read_arrays, write_arrays
+from ngraphbench.workload import (
+    INPUT_SETS,
+    PORTABLE,
+    PORTABLE_FILE,
+    Workload,
+    batch_folder,
+    read_arrays,
+    write_arrays,
+)
 
 __all__ = [
     "SAMPLES_VARIABLE",
@@ -66,6 +74,7 @@ def write_workload(
     """Return ``root`` after writing the sample model's workload folder there.
 
     Its references are computed with numpy in float64. ``seed`` decides weights and inputs.
+    The form ``pt2`` needs torch here, ``onnx`` onnx.
     """
     model = SAMPLES[sample]
     root.mkdir(parents=True, exist_ok=True)
@@ -79,8 +88,11 @@ def write_workload(
         "weights": f"random(seed {seed})",
     }
     (root / "workload.json").write_text(json.dumps(whole, indent=1))
+    batches = tuple(batches)
     for batch in batches:
         _write_batch(batch_folder(root, batch), model, weights, batch=batch, forms=forms)
+    if PORTABLE in forms:
+        _write_portable(root, batches)
     return root
 
 
@@ -164,6 +176,19 @@ def _write_batch(
         result = model.evaluate(wide, exact)
         cast = {s.name: result[s.name].astype(storage_dtype(s.dtype)) for s in outputs}
         write_arrays(folder / f"reference-{which}.npz", cast)
+
+
+def _write_portable(root: Path, batches: Iterable[int]) -> None:
+    import torch
+
+    from ngraphbench.models.modules import build_module
+    from ngraphbench.models.portable import export_program
+
+    for batch in batches:
+        workload = Workload.open(root, batch=batch)
+        arrays = workload.input_arrays("a")
+        tensors = {spec.name: torch.from_numpy(arrays[spec.name]) for spec in workload.inputs}
+        export_program(build_module(workload), tensors, path=workload.folder / PORTABLE_FILE)
 
 
 def _bound(specs: Iterable[TensorSpec], batch: int | str) -> tuple[TensorSpec, ...]:

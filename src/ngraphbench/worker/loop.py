@@ -44,7 +44,7 @@ from ngraphbench.worker.busy import Busy, is_asked
 from ngraphbench.worker.failures import error_answer
 from ngraphbench.worker.protocol import ConnectionClosed, ProtocolError, receive, send
 from ngraphbench.worker.timing import measure_slot, time_calls
-from ngraphbench.workload import INPUT_SETS, Workload, read_arrays, write_arrays
+from ngraphbench.workload import INPUT_SETS, PORTABLE, Workload, read_arrays, write_arrays
 
 __all__ = ["Operation", "Worker", "serve"]
 
@@ -290,6 +290,8 @@ def _check_forms(compiler: Compiler, workload: Workload) -> None:
     if set(compiler.accepts) & set(workload.forms):
         return
     why = f" Export to ONNX failed: {workload.export_error}" if workload.export_error else ""
+    if workload.pt2_error and PORTABLE in compiler.accepts:
+        why = f" Export failed: {workload.pt2_error}"
     raise Unsupported(
         f"{compiler.name} takes {' or '.join(compiler.accepts)}; this model at batch"
         f" {workload.batch} is there as {' and '.join(workload.forms) or 'nothing'}.{why}",
