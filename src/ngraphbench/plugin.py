@@ -106,7 +106,13 @@ class Compiler(ABC):
 
 @runtime_checkable
 class ReportsCoverage(Protocol):
-    """A program that can say what the compiler really executed."""
+    """A program that can say what the compiler really executed.
+
+    ``coverage()`` returns JSON. ``share`` is how much of the model's work ran in what was
+    compiled, for the device that was asked for, 0 to 1, or None where that is not known;
+    ``unit`` says of what: ``"flops"`` or ``"nodes"``. Below 0.95 a program is not ranked.
+    ``parts`` may count by who executed, ``notes`` say more in sentences; other keys are free.
+    """
 
     def coverage(self) -> Json: ...
 

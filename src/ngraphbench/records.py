@@ -15,6 +15,7 @@ __all__ = [
     "FAILURES",
     "MEASURED",
     "OPTIONAL_COSTS",
+    "PARTLY_COMPILED",
     "SCHEMA_VERSION",
     "STAGES",
     "STATUSES",
@@ -57,6 +58,9 @@ USER_REASONS: frozenset[str] = frozenset({"input", "input-shape", "inputs-file"}
 
 MEASURED: frozenset[str] = frozenset({"ok", "unverifiable", "unstable"})
 """Statuses of cells whose timing may be shown as a result."""
+
+PARTLY_COMPILED = "partly-compiled"
+"""Flag of a cell whose figure is not that of the compiler alone, so it is not ranked."""
 
 
 def measured(record: Json) -> bool:

@@ -22,6 +22,23 @@ from ngraphbench.testing.workloads import fake_workload, reference_arrays
 from ngraphbench.types import Arrays, Device, TensorSpec, storage_dtype
 from ngraphbench.workload import Workload, write_arrays
 
+PARTLY_TAKEN = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(64, 64) for _ in range(4))
+
+    @torch.compiler.disable
+    def aside(self, x):
+        return self.layers[3](x)
+
+    def forward(self, x):
+        x = self.layers[1](self.layers[0](x))
+        return self.layers[2](self.aside(x))
+"""
+
 DEVICE = Device(threads=1)
 ONNX_COMPILERS = [OnnxRuntime(), OpenVino()]
 
@@ -211,6 +228,32 @@ def test_inductor_counts_its_graphs(tmp_path: Path) -> None:
     assert coverage["graphs"] == 2
     assert coverage["graph_breaks"] == 1
     assert not coverage["fell_back_to_eager"]
+
+
+@pytest.mark.slow
+def test_inductor_tells_what_it_did_not_compile(tmp_path: Path) -> None:
+    _require(Inductor())
+    (tmp_path / "b2").mkdir()
+    (tmp_path / "net.py").write_text(PARTLY_TAKEN)
+    write_arrays(tmp_path / "b2/inputs-a.npz", {"x": np.ones((2, 64), np.float32)})
+    workload = Workload(
+        root=tmp_path,
+        batch=2,
+        precision="fp32",
+        forms=("torch",),
+        inputs=(TensorSpec("x", "float32", (2, 64)),),
+        outputs=(TensorSpec("output", "float32", (2, 64)),),
+        model={"source": "net.py:Net", "path": str(tmp_path / "net.py"), "kind": "file", "seed": 0},
+        build=build_module,
+    )
+    program = Inductor().compile(workload, DEVICE, {})
+    coverage = program.coverage()
+    # Three of four equal products are inside of graphs.
+    assert coverage["share"] == pytest.approx(0.75)
+    assert coverage["unit"] == "flops"
+    assert coverage["graph_breaks"] >= 1
+    again = program.coverage()
+    assert again == coverage, "Looking at it must not look like a recompilation."
 
 
 def test_fake_runs_its_own_workload(tmp_path: Path) -> None:

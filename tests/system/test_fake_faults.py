@@ -38,6 +38,7 @@ FAULTS = {
     "drop-output": ("wrong", "outputs", "verify"),
     "flood": ("ok", "", "measure"),
     "sleep": ("ok", "", "measure"),
+    "fallback": ("ok", "", "measure"),
 }
 
 LATE = {
@@ -95,6 +96,10 @@ def test_faults_of_a_compiler(tmp_path: Path) -> None:
 
     flood = found["fake:fault=flood,work_us=50"]
     assert "output-flood" in {flag["flag"] for flag in flood["flags"]}
+    partly = {
+        flag["flag"]: flag["detail"] for flag in found["fake:fault=fallback,work_us=50"]["flags"]
+    }
+    assert partly["partly-compiled"] == "60% of its nodes ran outside what was compiled"
     oom = found["fake:fault=oom,work_us=50"]
     assert oom["detail"]["limit_bytes"] == LIMITS["memory_bytes"]
     slower = found["fake:work_us=100"]["summary"]["vs_baseline"]

@@ -85,6 +85,15 @@ def test_unstable_cells_are_not_ranked_and_unverifiable_ones_are_marked() -> Non
     assert "openvino's outputs could not be verified" in verdict.sentence
 
 
+def test_what_is_only_partly_compiled_is_not_ranked() -> None:
+    run = one_group({"eager": 20.0, "openvino": 10.0, "inductor": 2.0})
+    fallen = next(record for record in run.records if record["label"] == "inductor")
+    fallen["flags"] = [{"flag": "partly-compiled", "detail": "60% of its FLOPs ran outside"}]
+    verdict = only(run)
+    assert verdict.top == ("openvino",)
+    assert "inductor not ranked: only partly compiled" in verdict.sentence
+
+
 def test_without_a_baseline_there_is_no_speedup() -> None:
     run = one_group({"onnxruntime": 15.0, "openvino": 10.0})
     run.cell(run.records[0]["session_id"], model("m"), "eager", 8, status="crashed")

@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ngraphbench.session.flags import case_flags, leak_bytes_per_1000_calls, session_flags
+from ngraphbench.session.flags import (
+    case_flags,
+    coverage_flag,
+    leak_bytes_per_1000_calls,
+    session_flags,
+)
 from ngraphbench.summary import Comparison
 
 MIB = 2**20
@@ -128,3 +133,21 @@ def test_growth_is_a_number(bytes_per_call: float):
     found = leak_bytes_per_1000_calls(rss, slots)
     assert found == pytest.approx(1000 * bytes_per_call, abs=1.0)
     assert leak_bytes_per_1000_calls(rss[:5], slots) is None
+
+
+@pytest.mark.parametrize(
+    ("coverage", "detail"),
+    [
+        (None, None),
+        ({"graphs": 1}, None),
+        ({"share": None}, None),
+        ({"share": 0.95, "unit": "flops"}, None),
+        ({"share": 0.94, "unit": "flops"}, "6% of its FLOPs ran outside what was compiled"),
+        ({"share": 0.0, "unit": "nodes"}, "100% of its nodes ran outside what was compiled"),
+    ],
+)
+def test_too_little_compiled_is_said(
+    coverage: dict[str, object] | None, detail: str | None
+) -> None:
+    found = coverage_flag(coverage)
+    assert (found["detail"] if found else None) == detail

@@ -176,6 +176,15 @@ def test_a_race_holds_who_is_running_and_who_was_beaten(tmp_path) -> None:
     assert standing(session, race) == {"racing": ["x", "y"], "starters": 4}
 
 
+def test_who_is_only_partly_compiled_beats_nobody(tmp_path) -> None:
+    session, state, ids = raced("base", "x", "y")
+    state.cases[ids["x"]].coverage = {"share": 0.5, "unit": "flops"}
+    race = race_of(session, state, running=list(ids.values()), samples=tmp_path, leave=print)
+    assert race is not None
+    assert race.groups == ((ids["base"], ids["y"]),)
+    assert race.controls == {ids["x"]}
+
+
 def test_who_is_beaten_is_flagged_and_a_baseline_is_not() -> None:
     session, state, ids = raced("base", "x", "y")
     slow = Drop(ids["y"], ids["x"], 12, 1.083)

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from ngraphbench.case import Case, CompilerRef, Limits, Session
 from ngraphbench.errors import StoreError
 from ngraphbench.profiles import PROFILES, Profile
-from ngraphbench.records import measured
+from ngraphbench.records import PARTLY_COMPILED, measured
 from ngraphbench.stats import Launch
 from ngraphbench.summary import Comparison, Samples, compare, launch_of, prior_of
 from ngraphbench.types import VENDOR_THREADS, Json
@@ -107,8 +107,13 @@ class Cell:
 
     @property
     def ranked(self) -> bool:
-        """Whether it may stand in a ranking: right outputs, as far as known, and steady."""
-        return self.measured and self.status in ("ok", "unverifiable")
+        """Whether it may stand in a ranking: right outputs, as far as known, steady, compiled."""
+        return self.measured and self.status in ("ok", "unverifiable") and not self.partly_compiled
+
+    @property
+    def partly_compiled(self) -> bool:
+        """Whether too much of the model ran outside what the compiler made."""
+        return PARTLY_COMPILED in self.flags
 
     @property
     def dropped(self) -> bool:

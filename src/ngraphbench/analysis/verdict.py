@@ -125,8 +125,10 @@ def _top_set(evidence: Evidence, group: Group) -> tuple[list[Cell], list[str]]:
 
 
 def _state(cell: Cell) -> str:
-    """Return a cell's status, with the reason of one that was not steady."""
+    """Return a cell's status, with the reason of one that is not ranked all the same."""
     reason = cell.record["reason"]
+    if cell.partly_compiled:
+        return "only partly compiled"
     return f"unstable ({reason})" if cell.status == "unstable" and reason else cell.status
 
 

@@ -36,10 +36,11 @@ __all__ = ["FAULTS", "FakeCompiler", "FakeProgram"]
 COMPILE_FAULTS = ("compile-error", "compile-hang", "compile-crash", "unsupported")
 RUN_FAULTS = ("crash", "exit", "hang", "oom", "flood", "sleep", "orphan", "run-error")
 OUTPUT_FAULTS = ("wrong", "nan", "constant", "drop-output")
-FAULTS = ("none", *COMPILE_FAULTS, *RUN_FAULTS, *OUTPUT_FAULTS, "bad-artifact")
+FAULTS = ("none", *COMPILE_FAULTS, *RUN_FAULTS, *OUTPUT_FAULTS, "bad-artifact", "fallback")
 ARTIFACT = "program.json"
 
 EXIT_CODE = 3
+FALLBACK_SHARE = 0.4
 FLOOD_CHARS = 200_000
 OOM_STEP_BYTES = 64 * 1024**2
 ORPHAN_S = 600
@@ -116,7 +117,8 @@ class FakeProgram(Program):
             (folder / ARTIFACT).write_text("cut off")
 
     def coverage(self) -> Json:
-        return {"nodes": len(self._outputs), "fault": self._fault}
+        share = FALLBACK_SHARE if self._fault == "fallback" else 1.0
+        return {"share": share, "unit": "nodes", "fault": self._fault}
 
 
 class FakeCompiler(Compiler):

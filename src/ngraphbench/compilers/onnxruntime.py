@@ -116,9 +116,14 @@ class OnnxRuntimeProgram(Program):
 
     def coverage(self) -> Json:
         check_open(self._session, name="onnxruntime")
+        providers = list(self._session.get_providers())
+        nodes = _nodes_by_provider(self._session)
+        total = sum(nodes.values()) if nodes else 0
         return {
-            "providers": list(self._session.get_providers()),
-            "nodes_by_provider": _nodes_by_provider(self._session),
+            "share": nodes.get(providers[0], 0) / total if nodes and total else None,
+            "unit": "nodes",
+            "providers": providers,
+            "parts": nodes,
         }
 
 

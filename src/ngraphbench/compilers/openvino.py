@@ -112,6 +112,9 @@ class OpenVinoProgram(Program):
         infos = [node.get_rt_info() for node in self._compiled.get_runtime_model().get_ops()]
         types = Counter(str(_value(info, "runtimePrecision")) for info in infos)
         return {
+            # The device's plugin takes a model whole, or refuses it.
+            "share": 1.0,
+            "unit": "nodes",
             "nodes": len(infos),
             "precisions": dict(sorted(types.items())),
             "precision_hint": _text(self._compiled, "INFERENCE_PRECISION_HINT"),

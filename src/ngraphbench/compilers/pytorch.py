@@ -17,6 +17,7 @@ from ngraphbench.compilers.checks import (
     check_inputs,
     check_open,
 )
+from ngraphbench.compilers.dynamo import captured_share, dynamo_counts
 from ngraphbench.compilers.inference import INFERENCE, enter_in_this_thread
 from ngraphbench.errors import CompileFailed, NGraphBenchError, RunFailed, Unsupported
 from ngraphbench.models.modules import arrange_inputs, flatten_outputs
@@ -152,22 +153,42 @@ class InductorProgram(TorchProgram):
 
     def __init__(self, call: Call, *, module: Any, workload: Workload) -> None:
         super().__init__(call, module=module, workload=workload)
-        self._before = _dynamo_counts()
-        self._compiled: Json = dict(self._before)
+        self._before = dynamo_counts()
+        self._graphs = self._breaks = self._at_rest = 0
+        self._share: float | None = None
+        self._known = False
 
     def warm(self, inputs: Arrays) -> None:
         super().warm(inputs)
-        self._compiled = _dynamo_counts()
+        seen = dynamo_counts()
+        self._at_rest = seen["graphs"]
+        self._graphs = seen["graphs"] - self._before["graphs"]
+        # Dynamo does not count a break at a branch on data, only its second graph.
+        self._breaks = max(seen["breaks"] - self._before["breaks"], self._graphs - 1, 0)
 
     def coverage(self) -> Json:
-        graphs = self._compiled["graphs"] - self._before["graphs"]
+        recompiles = dynamo_counts()["graphs"] - self._at_rest
+        if not self._known:
+            self._share, self._known = self._captured(), True
         return super().coverage() | {
-            "graphs": graphs,
-            # Dynamo does not count a break at a branch on data, only its second graph.
-            "graph_breaks": max(self._compiled["breaks"] - self._before["breaks"], graphs - 1, 0),
-            "recompiles": _dynamo_counts()["graphs"] - self._compiled["graphs"],
-            "fell_back_to_eager": graphs == 0,
+            "share": self._share,
+            "unit": "flops",
+            "graphs": self._graphs,
+            "graph_breaks": self._breaks,
+            "recompiles": recompiles,
+            "fell_back_to_eager": self._graphs == 0,
         }
+
+    def _captured(self) -> float | None:
+        if not self._graphs or not self._breaks:
+            return 1.0 if self._graphs else 0.0
+        try:
+            return captured_share(self._module, self._args, self._kwargs)
+        except Exception:
+            return None  # a module that cannot be counted has its breaks told all the same
+        finally:
+            self.run()
+            self._at_rest = dynamo_counts()["graphs"]
 
 
 class Eager(Compiler):
@@ -353,14 +374,6 @@ def _same(left: Any, right: Any) -> bool:
         return False
     equal_nan = left.is_floating_point() or left.is_complex()
     return bool(torch.allclose(left, right, rtol=0, atol=0, equal_nan=equal_nan))
-
-
-def _dynamo_counts() -> dict[str, int]:
-    counters = importlib.import_module("torch._dynamo.utils").counters
-    return {
-        "graphs": int(counters["stats"]["unique_graphs"]),
-        "breaks": int(sum(counters["graph_break"].values())),
-    }
 
 
 def _stop_workers() -> None:

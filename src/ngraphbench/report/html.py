@@ -219,6 +219,7 @@ def _row(
         "message": _message(record),
         "hint": record["detail"].get("hint", ""),
         "failed": cell.status in FAILURES,
+        "refused": cell.partly_compiled,
         "top": cell.label in answer.top and answer.outcome != "unresolved",
         "is_base": is_base,
         "rate": figure(rate.estimate) if rate else "",

@@ -275,7 +275,7 @@ def _add_rows(
     for i, cell in enumerate(group.cells):
         throughput = cell.throughput
         label = Text(labels[visible(cell.label)])
-        if cell.status == "wrong":
+        if cell.status == "wrong" or cell.partly_compiled:
             label.stylize("strike")
         if cell.dropped:
             label.stylize("dim")

@@ -42,6 +42,7 @@ FLAGS = {
     "throttled": "heat or power limits lowered the clock",
     "not-steady": "its own speed stepped within a launch, while others' did not",
     "bimodal": "two speeds, 3 % or more apart: one number does not describe it",
+    "partly-compiled": "over 5 % of its work ran outside what was compiled: it is not ranked",
     "carry-over": "the candidate before it in the round changed its speed",
     "launch": "launches of the same program differ by more than 2 %",
     "thread-unfair": "it used other threads than were asked for, or the vendor chose how many",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from ngraphbench.case import Case, Session
+from ngraphbench.session.flags import coverage_flag
 from ngraphbench.session.racing import Drop, Race
 from ngraphbench.session.resident import Resident
 from ngraphbench.session.schedule import Pair
@@ -64,12 +65,15 @@ def race_of(
     """Return the races of the next launch; None for a session that is no race.
 
     ``running`` holds the keys of this launch, of which those that are no case are controls.
-    ``samples`` is the folder of earlier launches. Baselines are kept to the end.
+    ``samples`` is the folder of earlier launches. Baselines are kept to the end. A program
+    that is only partly compiled is not ranked, and so beats nobody: it is measured beside.
     """
     if not session.method.best:
         return None
+    racing = {key for key in running if key in state.cases}
+    racing = {key for key in racing if coverage_flag(state.cases[key].coverage) is None}
     groups = tuple(
-        tuple(case.case_id for case in group if case.case_id in running) for group in session.groups
+        tuple(case.case_id for case in group if case.case_id in racing) for group in session.groups
     )
     baselines = (session.baseline_case(case) for case in session.cases)
     files = {key: samples / sample_file(key) for key in running}

@@ -9,18 +9,23 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ngraphbench.records import PARTLY_COMPILED
 from ngraphbench.summary import Comparison, Samples
 from ngraphbench.types import VENDOR_DEFAULT, Array, Json
 
 __all__ = [
     "LEAK_BYTES",
     "case_flags",
+    "coverage_flag",
     "is_disturbed",
     "leak_bytes_per_1000_calls",
     "session_flags",
 ]
 
 LEAK_BYTES = 16 * 1024**2
+
+COVERAGE_MIN = 0.95
+"""Share of a model's work below which a number is not the compiler's."""
 
 SWITCHES_FACTOR = 10
 QUIET_SWITCHES_PER_S = 20.0
@@ -59,6 +64,15 @@ def case_flags(
         why = "it was interrupted" if interrupted else "the budget ran out"
         found.append(flag("few-rounds", f"{rounds} rounds in {epochs} epoch(s): {why}"))
     return [item for item in found if item]
+
+
+def coverage_flag(coverage: Json | None) -> Json | None:
+    """Return what must be said of a program of which too little was compiled."""
+    share = (coverage or {}).get("share")
+    if coverage is None or share is None or share >= COVERAGE_MIN:
+        return None
+    work = {"flops": "FLOPs"}.get(str(coverage.get("unit")), "nodes")
+    return flag(PARTLY_COMPILED, f"{1 - share:.0%} of its {work} ran outside what was compiled")
 
 
 def is_disturbed(samples: Samples) -> bool:

@@ -21,6 +21,7 @@ from ngraphbench.session.entrants import SENTINEL
 from ngraphbench.session.export import export_key
 from ngraphbench.session.flags import (
     case_flags,
+    coverage_flag,
     is_disturbed,
     leak_bytes_per_1000_calls,
     session_flags,
@@ -103,6 +104,8 @@ def _case_record(context: _Context, case: Case) -> Json:
     timed = samples is not None and status in MEASURED
     alone = context.read_blocks(case.case_id) if timed and found.blocks else None
     flags = list(found.flags)
+    partly = coverage_flag(found.coverage)
+    flags += [partly] if partly else []
     if samples is not None and timed:
         flags += case_flags(
             samples,
