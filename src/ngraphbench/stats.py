@@ -179,10 +179,11 @@ def launch_spread(log_times: Array, prior: Launch = LAUNCH_PRIOR) -> Launch:
     return Launch(sd=math.sqrt(shrunk), degrees=total, claim=prior.claim)
 
 
-def launch_half_width(launch: Launch, confidence: float, epochs: int, *, processes: int) -> float:
+def launch_half_width(launch: Launch, confidence: float, epochs: int, *, processes: float) -> float:
     """Return what launches add to half an interval of log time over ``epochs`` of them.
 
-    ``processes`` is 1 for the time of one program, 2 for the ratio of two.
+    ``processes`` is 1 for the time of one program, 2 for the ratio of two, and for any other
+    sum of log times the sum of its squared weights.
     """
     return t_quantile(confidence, launch.degrees) * launch.sd * math.sqrt(processes / epochs)
 

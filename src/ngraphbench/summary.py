@@ -22,8 +22,10 @@ __all__ = [
     "ESTIMATOR",
     "Comparison",
     "Samples",
+    "by_epoch",
     "compare",
     "launch_of",
+    "location",
     "prior_of",
     "round_logs",
     "summarise",
@@ -78,14 +80,15 @@ def round_logs(samples: Samples) -> dict[tuple[int, int], float]:
     return {key: sum(values) / len(values) for key, values in slots.items()}
 
 
-def _by_epoch(values: Mapping[tuple[int, int], float]) -> list[Array]:
+def by_epoch(values: Mapping[tuple[int, int], float]) -> list[Array]:
+    """Return values by (epoch, round) as one array per epoch, rounds in order."""
     epochs: dict[int, list[float]] = {}
     for (epoch, _), value in sorted(values.items()):
         epochs.setdefault(epoch, []).append(value)
     return [np.array(column) for column in epochs.values()]
 
 
-def _location(epochs: Sequence[Array], confidence: float) -> tuple[float, float, float]:
+def location(epochs: Sequence[Array], confidence: float) -> tuple[float, float, float]:
     """Return the mean of the epochs' Hodges-Lehmann locations, and its within-launch interval."""
     centres = [stats.hodges_lehmann(column) for column in epochs]
     estimate = float(np.mean(centres))
@@ -113,7 +116,7 @@ def launch_of(all_samples: Sequence[Samples], prior: Launch = LAUNCH_PRIOR) -> L
     most = max(map(len, logs))
     logs = [found for found in logs if 2 * len(found) >= most]
     shared = set(logs[0]).intersection(*logs)
-    columns = [_by_epoch({key: found[key] for key in shared}) for found in logs]
+    columns = [by_epoch({key: found[key] for key in shared}) for found in logs]
     table = [[float(np.median(column)) for column in found] for found in columns]
     return stats.launch_spread(np.array(table), prior) if len(columns[0]) == longest else prior
 
@@ -141,8 +144,8 @@ def compare(
     shared = {key: left[key] - right[key] for key in left if key in right}
     if len(shared) < 2:
         return None
-    epochs = _by_epoch(shared)
-    estimate, within_low, within_high = _location(epochs, confidence)
+    epochs = by_epoch(shared)
+    estimate, within_low, within_high = location(epochs, confidence)
     term = stats.launch_half_width(launch, confidence, len(epochs), processes=2)
     return Comparison(
         estimate=math.exp(estimate),
@@ -173,8 +176,8 @@ def verdict(comparison: Comparison | None, tie: float) -> Verdict:
 
 
 def _latency(samples: Samples, confidence: float, launch: Launch) -> Json:
-    epochs = _by_epoch(round_logs(samples))
-    estimate, low, high = _location(epochs, confidence)
+    epochs = by_epoch(round_logs(samples))
+    estimate, low, high = location(epochs, confidence)
     term = stats.launch_half_width(launch, confidence, len(epochs), processes=1)
     return interval(
         math.exp(estimate) / 1e6,

@@ -18,7 +18,7 @@ from ngraphbench.errors import StoreError
 from ngraphbench.profiles import PROFILES, Profile
 from ngraphbench.records import PARTLY_COMPILED, measured
 from ngraphbench.stats import Launch
-from ngraphbench.summary import Comparison, Samples, compare, launch_of, prior_of
+from ngraphbench.summary import Comparison, Samples, compare, launch_of, prior_of, round_logs
 from ngraphbench.types import VENDOR_THREADS, Json
 
 __all__ = ["Cell", "Evidence", "Group", "Interval", "Read", "join"]
@@ -195,6 +195,7 @@ class Evidence:
         self.cells = [Cell(record) for record in _current(records)]
         self._read = read
         self._samples: dict[tuple[str, str], Samples | None] = {}
+        self._logs: dict[tuple[str, str], dict[tuple[int, int], float]] = {}
         self._launch: dict[str, Launch] = {}
         self._compared: dict[tuple[object, ...], Comparison | None] = {}
         self.groups = self._make_groups()
@@ -224,6 +225,13 @@ class Evidence:
         if cell.key not in self._samples:
             self._samples[cell.key] = self._load(cell)
         return self._samples[cell.key]
+
+    def logs(self, cell: Cell) -> dict[tuple[int, int], float]:
+        """Return a cell's log ns per call by (epoch, round); empty where there are no samples."""
+        if cell.key not in self._logs:
+            samples = self.samples(cell)
+            self._logs[cell.key] = round_logs(samples) if samples is not None else {}
+        return self._logs[cell.key]
 
     def compare(self, a: Cell, b: Cell, confidence: float | None = None) -> Comparison | None:
         """Return time of ``a`` over time of ``b`` by paired rounds.

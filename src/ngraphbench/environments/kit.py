@@ -27,6 +27,7 @@ _PATTERNS = (
     "worker/*.py",
     "compilers/**/*.py",
     "models/__init__.py",
+    "models/blocks.py",
     "models/modules.py",
     "models/saved.py",
 )

@@ -25,6 +25,7 @@ from ngraphbench.errors import (
     Unsupported,
     nearest,
 )
+from ngraphbench.models.blocks import build_block
 from ngraphbench.models.saved import load_saved
 from ngraphbench.types import Json
 from ngraphbench.workload import Workload
@@ -86,7 +87,8 @@ def create_module(
         "torchvision": _torchvision_module,
         "file": _factory_result,
         "package": _factory_result,
-        "saved": _saved_module,
+        "saved": lambda model, pretrained: load_saved(Path(str(model["path"])), _resized),
+        "block": build_block,
     }
     kind = model["kind"]
     if kind not in makers:
@@ -346,10 +348,6 @@ def _import_failed(place: str, error: Exception) -> SpecError:
         reason="model-import",
         hint="Import it by hand in the same environment to see the whole error.",
     )
-
-
-def _saved_module(model: Json, *, pretrained: bool) -> Any:
-    return load_saved(Path(str(model["path"])), _resized)
 
 
 def _called(make: Callable[[], Any], model: Json) -> Any:

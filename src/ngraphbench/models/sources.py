@@ -1,8 +1,8 @@
 """Where a model comes from: the user's text turned into a ``ModelRef``.
 
 Forms: ``file.onnx``, ``file.pt2`` (torch.export), ``file.torchscript`` (or .pt, .ts),
-``timm:NAME``, ``torchvision:NAME``, ``file.py:factory`` and ``package.module:factory``; those
-that are no files may carry arguments, ``?depth=4&width=64``.
+``timm:NAME``, ``torchvision:NAME``, ``block:FAMILY``, ``file.py:factory`` and
+``package.module:factory``; those that are no files may carry arguments, ``?depth=4&width=64``.
 Nothing here imports torch or runs the user's code.
 """
 
@@ -22,6 +22,7 @@ from urllib.parse import unquote
 
 from ngraphbench.case import ModelRef, digest
 from ngraphbench.errors import SpecError, Unsupported
+from ngraphbench.models import blocks
 from ngraphbench.models.graphinputs import plan_graph_inputs
 from ngraphbench.models.onnxfile import graph_inputs, open_onnx, similar_files
 from ngraphbench.models.saved import SAVED_SUFFIXES
@@ -32,11 +33,12 @@ from ngraphbench.types import Json
 __all__ = ["FORMS", "check_inputs", "digest_file", "input_names", "resolve_model"]
 
 FORMS = (
-    "file.onnx, file.pt2, file.torchscript, timm:NAME, torchvision:NAME, file.py:factory,"
-    " package.module:factory"
+    "file.onnx, file.pt2, file.torchscript, timm:NAME, torchvision:NAME, block:FAMILY,"
+    " file.py:factory, package.module:factory"
 )
 
 _LIBRARIES = ("timm", "torchvision")
+_NAMED = (*_LIBRARIES, "block")
 _FILES = {"onnx": "an ONNX file", "saved": "a saved module"}
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _CHUNK_BYTES = 1 << 20
@@ -65,6 +67,8 @@ def resolve_model(
     kind, name, path, factory = _parsed(text, base=base)
     given = {**_query(name, text=text), **dict(args or {})}
     name = name.partition("?")[0]
+    if kind == "block":
+        given = blocks.block_sizes(name, given)
     _check_wishes(kind, text, pretrained=pretrained, checkpoint=checkpoint, args=given)
     weights = _weights(kind, pretrained=pretrained, checkpoint=checkpoint)
     identity: Json = {"kind": kind, "weights": weights}
@@ -147,7 +151,7 @@ def _parsed(text: str, *, base: Path) -> tuple[str, str, Path | None, str]:
     """Return kind, name with its query, absolute path or None, and factory."""
     head, _, _ = text.partition("?")
     prefix, colon, rest = text.partition(":")
-    if prefix in _LIBRARIES and colon:
+    if prefix in _NAMED and colon:
         if not rest.partition("?")[0]:
             raise SpecError(
                 f"{text!r} names no model.", reason="model", hint=f"Write {prefix}:NAME."
@@ -168,7 +172,7 @@ def _parsed(text: str, *, base: Path) -> tuple[str, str, Path | None, str]:
             )
         return "file", text, path, factory
     if colon and _DOTTED.fullmatch(before) and _DOTTED.fullmatch(factory):
-        close = get_close_matches(before, _LIBRARIES, n=1, cutoff=0.75)
+        close = get_close_matches(before, _NAMED, n=1, cutoff=0.75)
         if close:
             raise _unknown(text, f"Did you mean {close[0]}:{factory}?")
         return "package", text, _absolute("", base=base), factory
@@ -261,6 +265,9 @@ def _code_identity(kind: str, *, name: str, path: Path | None, factory: str, tex
     identity: Json = {"torch": package_version("torch")}
     if kind in _LIBRARIES:
         return identity | {"name": name, kind: package_version(kind)}
+    if kind == "block":
+        identity |= {"name": name, "timm": package_version("timm")}
+        return identity | {"source": digest_file(Path(blocks.__file__))}
     identity["factory"] = factory
     if kind == "file":
         assert path is not None

@@ -287,6 +287,9 @@ def _image_size(model: Json, module: Any) -> tuple[int, ...] | None:
         wanted = given.get("img_size", size[1:])
         height, width = wanted if isinstance(wanted, (list, tuple)) else (wanted, wanted)
         return (int(given.get("in_chans", size[0])), int(height), int(width))
+    if model["kind"] == "block":
+        side = int(model["args"]["resolution"])
+        return (3, side, side)
     if model["kind"] == "torchvision":
         default = 299 if "inception_v3" in str(model["source"]) else 224
         side = int(model.get("args", {}).get("image_size", default))

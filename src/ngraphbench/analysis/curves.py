@@ -1,0 +1,135 @@
+"""One candidate over batch sizes: which were measured, which were not and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ngraphbench.analysis.tables import Cell, Evidence, Group
+
+__all__ = ["Curve", "Point", "curves", "families"]
+
+MISCOUNTED = ("batch-padded", "batch-clamped")
+"""Flags of cells that ran another number of items than asked; items count as they were."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One batch size of a curve. ``cell`` is None unless its timing may stand in a metric."""
+
+    batch: int
+    status: str
+    cell: Cell | None = None
+    base: Cell | None = None
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Flags that say that the items counted are not the items asked for."""
+        return tuple(f for f in self.cell.flags if f in MISCOUNTED) if self.cell else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A candidate of one model on one device, over every batch size that the model has.
+
+    ``family`` is what its rivals share with it. A cell that failed, gave wrong outputs or was
+    not steady is a point without a cell: it is told of, and never taken as 0.
+    """
+
+    title: str
+    label: str
+    device: str
+    precision: str
+    baseline: str
+    family: tuple[object, ...]
+    points: tuple[Point, ...]
+
+    @property
+    def measured(self) -> tuple[Point, ...]:
+        return tuple(point for point in self.points if point.cell is not None)
+
+    @property
+    def coverage(self) -> str:
+        """How many batch sizes were measured of how many were asked, such as ``3 of 4``."""
+        return f"{len(self.measured)} of {len(self.points)}"
+
+    @property
+    def censored(self) -> str:
+        """Why no batch size beyond the largest measured one has a result; empty if none was
+        asked."""
+        largest = max((point.batch for point in self.measured), default=0)
+        beyond = (point.status for point in self.points if point.batch > largest)
+        return next(beyond, "")
+
+    def point(self, batch: int) -> Point:
+        """Return the point at a batch size. Raises KeyError for one that was not asked."""
+        return {point.batch: point for point in self.points}[batch]
+
+    def cell(self, batch: int) -> Cell | None:
+        """Return the measured cell at a batch size, or None."""
+        return next((point.cell for point in self.points if point.batch == batch), None)
+
+    def gap(self, low: int, high: int) -> bool:
+        """Return whether a batch size between two was asked and has no result."""
+        return any(low < p.batch < high and p.cell is None for p in self.points)
+
+
+def curves(evidence: Evidence) -> list[Curve]:
+    """Return one curve per model, setting and candidate, in the order of the groups."""
+    gathered: dict[tuple[object, ...], list[Group]] = {}
+    for group in evidence.groups:
+        gathered.setdefault((group.model, *group.setting[1:]), []).append(group)
+    return [
+        _curve(evidence, family, groups, label)
+        for family, groups in gathered.items()
+        for label in dict.fromkeys(cell.label for group in groups for cell in group.cells)
+    ]
+
+
+def families(found: Sequence[Curve]) -> list[list[Curve]]:
+    """Return curves that belong to one model and setting together."""
+    gathered: dict[tuple[object, ...], list[Curve]] = {}
+    for curve in found:
+        gathered.setdefault(curve.family, []).append(curve)
+    return list(gathered.values())
+
+
+def _curve(
+    evidence: Evidence, family: tuple[object, ...], groups: Sequence[Group], label: str
+) -> Curve:
+    """Return a candidate's curve; batch sizes come from one session where it has them."""
+    sessions = Counter(
+        group.session_id for group in groups if _usable(evidence, group, label) is not None
+    )
+    ranked = sorted(groups, key=lambda group: -sessions[group.session_id])
+    points = []
+    for batch in sorted({group.batch for group in groups}):
+        here = [group for group in ranked if group.batch == batch]
+        points.append(_point(evidence, here, label))
+    return Curve(
+        title=groups[0].title,
+        label=label,
+        device=groups[0].device,
+        precision=groups[0].precision,
+        baseline=ranked[0].baseline,
+        family=family,
+        points=tuple(points),
+    )
+
+
+def _point(evidence: Evidence, groups: Sequence[Group], label: str) -> Point:
+    batch = groups[0].batch
+    for group in groups:
+        cell = _usable(evidence, group, label)
+        if cell is not None:
+            return Point(batch, cell.status, cell, _usable(evidence, group, group.baseline))
+    found = (cell for group in groups for cell in group.cells if cell.label == label)
+    status = next((cell.status for cell in found), "not planned")
+    # A result whose samples are lost is no result here.
+    return Point(batch, "no samples" if status in ("ok", "unverifiable") else status)
+
+
+def _usable(evidence: Evidence, group: Group, label: str) -> Cell | None:
+    cells = (cell for cell in group.cells if cell.label == label and cell.ranked)
+    return next((cell for cell in cells if evidence.logs(cell)), None)
