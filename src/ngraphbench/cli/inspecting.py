@@ -64,12 +64,17 @@ def report(
 
 
 def list_things(
-    what: Annotated[str, typer.Argument(metavar="compilers|models|devices")] = "compilers",
+    what: Annotated[str, typer.Argument(metavar="compilers|models|blocks|devices")] = "compilers",
     options_: Annotated[bool, typer.Option("--options", help="Show compilers' options.")] = False,
     json_: JsonObject = False,
 ) -> int:
-    """List the compilers, the forms a model can take, or the devices."""
-    listings = {"compilers": _compilers, "models": _models, "devices": _devices}
+    """List the compilers, the forms a model can take, families of blocks, or the devices."""
+    listings = {
+        "compilers": _compilers,
+        "models": _models,
+        "blocks": _blocks,
+        "devices": _devices,
+    }
     if what not in listings:
         raise SpecError(
             f"There is no list of {what!r}.", hint=f"Choose from {', '.join(listings)}."
@@ -132,6 +137,7 @@ MODEL_FORMS = {
     "file.torchscript": "TorchScript (also .ts, .pt); needs --input",
     "timm:NAME": "a timm model; arguments as timm:NAME?key=value",
     "torchvision:NAME": "a torchvision model",
+    "block:FAMILY": "one block repeated: block:vit?depth=4&width=64&resolution=56",
     "file.py:factory": "a function that returns a torch Module, or (Module, example_inputs)",
     "package.module:factory": "the same, importable",
 }
@@ -144,6 +150,20 @@ def _models(*, json_: bool) -> int:
         sys.stdout.write(json.dumps({"models": MODEL_FORMS}, indent=1) + "\n")
         return 0
     print_terms(MODEL_FORMS)
+    return 0
+
+
+def _blocks(*, json_: bool) -> int:
+    from ngraphbench.cli.printing import print_blocks
+    from ngraphbench.models.blocks import DEFAULTS, FAMILIES, count_block
+
+    counts = {family: count_block(family, {}) for family in FAMILIES}
+    if json_:
+        listing = {name: {"what": FAMILIES[name], **found} for name, found in counts.items()}
+        answer = {"blocks": listing, "sizes": DEFAULTS}
+        sys.stdout.write(json.dumps(answer, indent=1) + "\n")
+        return 0
+    print_blocks(FAMILIES, counts, DEFAULTS)
     return 0
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ngraphbench.types import Support
 
 __all__ = [
+    "print_blocks",
     "print_lines",
     "print_options",
     "print_outcome",
@@ -124,6 +125,36 @@ def print_pairs(pairs: Mapping[str, str]) -> None:
     for word, text in pairs.items():
         table.add_row(clean(word), clean(text))
     Console().print(table, highlight=False)
+
+
+def print_blocks(
+    families: Mapping[str, str],
+    counts: Mapping[str, Mapping[str, int]],
+    sizes: Mapping[str, int],
+) -> None:
+    """Print the families of blocks with their parameters and FLOPs at ``sizes``."""
+    console = Console()
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("block:", no_wrap=True)
+    heads = ("parameters", "MFLOPs", "+ per block", "+ MFLOPs")
+    for head in heads:
+        table.add_column(head, justify="right", no_wrap=True)
+    table.add_column("what is repeated")
+    for family, what in families.items():
+        found = counts[family]
+        figures = (
+            f"{found['parameters']:,}",
+            f"{found['flops'] / 1e6:.1f}",
+            f"{found['block_parameters']:,}",
+            f"{found['block_flops'] / 1e6:.1f}",
+        )
+        table.add_row(clean(family), *figures, clean(what))
+    console.print(table)
+    query = "&".join(f"{key}={value}" for key, value in sizes.items())
+    console.print(
+        f"\nAt ?{query}, for one image; 2 FLOPs are a multiplication and an addition.",
+        highlight=False,
+    )
 
 
 def print_lines(lines: Iterable[str]) -> None:
