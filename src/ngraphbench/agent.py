@@ -26,13 +26,14 @@ from typing import IO, Any
 from ngraphbench.case import Case, Session
 from ngraphbench.environments.capture import padding, worker_environment
 from ngraphbench.environments.host import host_facts
-from ngraphbench.environments.kit import build_kit, worker_command
+from ngraphbench.environments.kit import build_kit, plugin_folder, worker_command
 from ngraphbench.errors import EnvironmentFailed, NGraphBenchError
 from ngraphbench.plugin import discover, load_compiler
 from ngraphbench.session.conductor import Conductor, Emit, Spawn
 from ngraphbench.session.guard import TOKEN_VARIABLE, become_subreaper, start_guard, sweep
 from ngraphbench.session.launches import learn, learned
 from ngraphbench.session.process import FD, WorkerProcess
+from ngraphbench.session.provision import Provision
 from ngraphbench.session.recording import make_records
 from ngraphbench.session.state import Site
 from ngraphbench.stats import Launch
@@ -146,11 +147,19 @@ def run(message: str, *, emit: Emit, stop: Callable[[], bool] = lambda: False) -
             # The first launch says what a cold compile costs: no caches of a broken-off one.
             shutil.rmtree(site.work(""), ignore_errors=True)
         believed = learned(session.method.claim).launch(session.method.claim)
-        conductor = Conductor(
-            session, site, _spawner(site, session), emit, stop, launch_prior=believed
-        )
-        if not conductor.run():
-            return json.dumps({"finished": False, "records": [], "deferred": []})
+        mark = {TOKEN_VARIABLE: token}
+        with Provision(session, emit, stop, mark, site.logs) as provision:
+            conductor = Conductor(
+                session,
+                site,
+                _spawner(site, session, provision),
+                emit,
+                stop,
+                launch_prior=believed,
+                ready=provision.provide,
+            )
+            if not conductor.run():
+                return json.dumps({"finished": False, "records": [], "deferred": []})
         shutil.rmtree(site.work(""), ignore_errors=True)
     records = make_records(
         session,
@@ -200,8 +209,13 @@ def _samples(site: Site, name: str) -> Any:
     return read_samples(path) if path.exists() else None
 
 
-def _spawner(site: Site, session: Session) -> Spawn:
-    """Return how workers start here: in this interpreter, from the kit, in a clean environment."""
+def _spawner(site: Site, session: Session, provision: Provision) -> Spawn:
+    """Return how workers start here: from the kit, with clean variables, in this interpreter or
+    in an environment of their own.
+    """
+    plugins: Path | None = None
+    if session.environments:
+        plugins = plugin_folder(site.spool, (case.compiler.target for case in session.cases))
 
     def spawn(case: Case | None, key: str, epoch: int) -> WorkerProcess:
         log = site.logs / f"{key[:16]}.log"
@@ -215,22 +229,29 @@ def _spawner(site: Site, session: Session) -> Spawn:
                 memory_bytes=session.limits.memory_bytes,
                 pass_fds=pass_fds,
             )
-        work = site.work(key[:16])
-        compiler = load_compiler(case.compiler.target)
-        return WorkerProcess.spawn(
-            worker_command(sys.executable, site.kit, FD),
-            env=worker_environment(
-                compiler=compiler,
-                device=case.device,
-                work=work,
-                token=site.token,
-                padding=padding(seed=session.seed, epoch=epoch, key=key),
-            ),
+        work, home = site.work(key[:16]), provision.home(case)
+        variables = worker_environment(
+            compiler=load_compiler(case.compiler.target),
+            device=case.device,
+            work=work,
+            token=site.token,
+            padding=padding(seed=session.seed, epoch=epoch, key=key),
+        )
+        command = worker_command(sys.executable, site.kit, FD)
+        if home is not None:
+            command = worker_command(str(home.python), site.kit, FD, plugins=plugins)
+            variables = home.variables(variables)
+        worker = WorkerProcess.spawn(
+            command,
+            env=variables,
             log=log,
             cwd=work,
             memory_bytes=session.limits.memory_bytes,
             pass_fds=pass_fds,
         )
+        if home is not None:
+            worker.origin = {"environment": home.facts, "environment_s": home.made_s}
+        return worker
 
     return spawn
 

@@ -17,11 +17,12 @@ from ngraphbench.campaign import Campaign
 from ngraphbench.case import BENCH_LIMITS
 from ngraphbench.engines.local import LocalEngine
 from ngraphbench.errors import NGraphBenchError, SpecError
+from ngraphbench.locks import is_path
 from ngraphbench.models.sources import resolve_model
 from ngraphbench.plan import Plan, make_plan
-from ngraphbench.plugin import discover, load_compiler
+from ngraphbench.plugin import Compiler, discover, load_compiler
 from ngraphbench.records import FAILURES, USER_REASONS
-from ngraphbench.spec import Experiment, build_experiment, load_experiment
+from ngraphbench.spec import Experiment, build_experiment, load_experiment, parse_compiler
 from ngraphbench.store.rundir import RunDir, check_statuses
 from ngraphbench.store.samples import read_samples
 from ngraphbench.summary import Samples
@@ -197,7 +198,7 @@ def bench_experiment(
     data: dict[str, Any] = {
         "name": "bench",
         "models": list(models),
-        "compilers": list(compilers) or _worth_running(),
+        "compilers": list(compilers) or _worth_running((settings or {}).get("environments")),
         "batch_sizes": list(batch_sizes),
         "interleave": ["compiler", "batch", "model"],
         "measure": {"profile": profile},
@@ -213,15 +214,30 @@ def bench_experiment(
     return build_experiment(data)
 
 
-def _worth_running() -> list[str]:
-    """Return every compiler that works here and belongs to the default set."""
-    found = [name for name, target in available().items() if load_compiler(target).default]
+def _worth_running(environments: str | None) -> list[str]:
+    """Return every compiler that works here and belongs to the default set.
+
+    Where environments are managed, "here" is an environment that was made for it.
+    """
+    message = "No compiler works in this environment."
+    if environments == "managed":
+        from ngraphbench.environments.managed import environments as made
+
+        message = "There is no managed environment yet."
+        names = {one.about["name"] for one in made() if one.state == "ready"}
+        found = [
+            name
+            for name, target in discover().items()
+            if (plugin := _plugin(target))
+            and plugin.default
+            and (plugin.environment or plugin.name) in names
+        ]
+        hint = "Name compilers with -c, or make environments first: `ngb env create NAME`."
+    else:
+        found = [name for name, target in available().items() if load_compiler(target).default]
+        hint = "`ngb doctor` says why and how to install one."
     if not found:
-        raise SpecError(
-            "No compiler works in this environment.",
-            reason="no-compiler",
-            hint="`ngb doctor` says why and how to install one.",
-        )
+        raise SpecError(message, reason="no-compiler", hint=hint)
     return found
 
 
@@ -254,7 +270,10 @@ def default_folder(name: str) -> Path:
 def plan_of(experiment: Experiment, *, base: Path | None = None) -> tuple[Plan, LocalEngine]:
     """Return the plan of an experiment on this machine, and the engine that would run it."""
     compilers = discover()
-    engine = LocalEngine(package for target in compilers.values() for package in _packages(target))
+    packages = (package for target in compilers.values() for package in _packages(target))
+    named = [*experiment.compilers, parse_compiler(experiment.baseline or "none")]
+    places = (spec.version for spec in named if is_path(spec.version))
+    engine = LocalEngine(packages, places)
     plan = make_plan(
         experiment, base=base or Path.cwd(), compilers=compilers, facts=engine.devices()
     )
@@ -262,11 +281,16 @@ def plan_of(experiment: Experiment, *, base: Path | None = None) -> tuple[Plan, 
 
 
 def _packages(target: str) -> tuple[str, ...]:
+    plugin = _plugin(target)
+    return plugin.packages if plugin else ()
+
+
+def _plugin(target: str) -> Compiler | None:
     try:
-        return load_compiler(target).packages
+        return load_compiler(target)
     except NGraphBenchError:
         # A plugin that cannot be imported is told of by doctor, and in its cells' records.
-        return ()
+        return None
 
 
 def experiment_text(experiment: Experiment) -> str:
@@ -288,9 +312,11 @@ def execute(
     base: Path | None = None,
     retry: Collection[str] = (),
     observe: Observe = _quiet,
+    remove_environments: bool = False,
 ) -> Run:
     """Return the finished run of ``experiment`` in folder ``out``.
 
+    ``remove_environments``: those that this run made are gone at its end.
     Raises SpecError before anything is written, Interrupted when the user stops it; running
     again goes on.
     """
@@ -301,8 +327,17 @@ def execute(
     with directory.lock():
         directory.write_experiment(experiment_text(experiment))
         directory.write_plan(plan.to_json())
-        campaign = Campaign(plan, directory, engine, observe, retry)
+        made: list[str] = []
+
+        def watch(event: Json) -> None:
+            if event["event"] == "environment":
+                made.append(event["id"])
+            observe(event)
+
+        campaign = Campaign(plan, directory, engine, watch, retry)
         campaign.run()
+        if remove_environments:
+            engine.remove_environments(made)
     observe({"event": "kept", "cells": campaign.kept})
     left_out = [skip.case for skip in plan.skipped]
     return Run(out, tuple(case.case_id for case in [*plan.cases(), *left_out]))

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ngraphbench.case import ONNX_BASELINE, CompilerRef, ModelRef, canonical
 from ngraphbench.errors import PluginError, SpecError, nearest
+from ngraphbench.locks import plain_name
 from ngraphbench.plugin import Compiler, load_compiler, resolve_options
 from ngraphbench.spec import CompilerSpec, Experiment, parse_compiler
 from ngraphbench.spec_file import Keys
 
-__all__ = ["Candidate", "Candidates", "choose_candidates", "runtime_for", "version_problem"]
+__all__ = ["Candidate", "Candidates", "choose_candidates", "runtime_for"]
 
 EAGER = "eager"
 
@@ -24,12 +24,14 @@ class Candidate:
     """A compiler with its options, and what the plan must know of its plugin.
 
     ``listed``: the user named it. ``implicit``: it was added without the user naming it
-    anywhere. ``problem`` says why its plugin cannot be loaded.
+    anywhere. ``problem`` says why its plugin cannot be loaded. ``environment`` is its lock's
+    name.
     """
 
     ref: CompilerRef
     accepts: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
+    environment: str = ""
     replica: int = 0
     listed: bool = True
     implicit: bool = False
@@ -45,8 +47,9 @@ class Candidate:
 
     def versions(self, installed: Mapping[str, str]) -> dict[str, str]:
         """Return the versions of its packages that are among ``installed``."""
-        known = {_plain(name): version for name, version in installed.items()}
-        return {name: known[_plain(name)] for name in self.packages if _plain(name) in known}
+        known = {plain_name(name): version for name, version in installed.items()}
+        named = ((name, plain_name(name)) for name in self.packages)
+        return {name: known[plain] for name, plain in named if plain in known}
 
     def installed(self, installed: Mapping[str, str]) -> bool:
         """Return whether any of its packages is there; True where nothing is known."""
@@ -124,28 +127,6 @@ def runtime_for(model: ModelRef) -> str:
     return ONNX_BASELINE.partition(":")[0] if model.kind == "onnx" else EAGER
 
 
-def version_problem(candidate: Candidate, packages: Mapping[str, str]) -> str:
-    """Return why the version asked for cannot be had, or ``""``.
-
-    ``packages`` maps what is installed on the device to its version.
-    """
-    ref = candidate.ref
-    if not ref.version:
-        return ""
-    if ref.version[0] in "/.~":
-        return (
-            f"{ref.name}@{ref.version}: other environments are not available in this"
-            f" version. Use {ref.name} as installed here."
-        )
-    found = next(iter(candidate.versions(packages).items()), None)
-    if found is None or ref.version in (found[1], found[1].partition("+")[0]):
-        return ""
-    return (
-        f"{ref.name} {ref.version} was asked for; {found[0]} {found[1]} is installed."
-        f" Install {found[0]}=={ref.version}, or leave out the version."
-    )
-
-
 def _spread(experiment: Experiment) -> Iterator[_Wanted]:
     """Yield each listed compiler once for every combination of its swept options."""
     for i, spec in enumerate(experiment.compilers):
@@ -198,7 +179,8 @@ def _candidate(
         return None
     given = {name: options[name] for name in spec.options}
     ref = CompilerRef(spec.name, target, options, given, spec.version)
-    return Candidate(ref, tuple(plugin.accepts), tuple(plugin.packages))
+    lock = plugin.environment or plugin.name
+    return Candidate(ref, tuple(plugin.accepts), tuple(plugin.packages), lock)
 
 
 def _default_baseline(
@@ -216,7 +198,3 @@ def _note(errors: list[SpecError], error: SpecError) -> None:
     # A sweep meets the same fault once per combination.
     if str(error) not in map(str, errors):
         errors.append(error)
-
-
-def _plain(distribution: str) -> str:
-    return re.sub(r"[-_.]+", "-", distribution).lower()

@@ -87,11 +87,15 @@ class CompilerRef:
     version: str = ""
 
     @property
+    def head(self) -> str:
+        """Name and version: ``onnxruntime@1.31.0``."""
+        return f"{self.name}@{self.version}" if self.version else self.name
+
+    @property
     def text(self) -> str:
         """The compiler as the command line takes it: ``name[@version][:opt=val,...]``."""
         options = ",".join(f"{k}={_plain(v)}" for k, v in sorted(self.given.items()))
-        head = self.name + (f"@{self.version}" if self.version else "")
-        return f"{head}:{options}" if options else head
+        return f"{self.head}:{options}" if options else self.head
 
     def to_json(self) -> Json:
         return asdict(self)
@@ -254,7 +258,9 @@ class Session:
 
     ``baseline`` is the compiler (``CompilerRef.text``) that others are compared with, per
     model and batch size. ``fingerprint`` holds versions and host facts: a changed one
-    makes a new session. ``attempt`` counts retries.
+    makes a new session. ``attempt`` counts retries. ``environments`` maps the heads of
+    compilers that do not run in the interpreter at hand to ``locks.EnvironmentRequest``; the
+    fingerprint holds their ids.
     """
 
     cases: tuple[Case, ...]
@@ -265,6 +271,7 @@ class Session:
     method: Method = Method()
     fingerprint: Json = field(default_factory=dict)
     attempt: int = 0
+    environments: Json = field(default_factory=dict)
 
     @property
     def session_id(self) -> str:
@@ -324,6 +331,7 @@ class Session:
             "method": self.method.to_json(),
             "fingerprint": self.fingerprint,
             "attempt": self.attempt,
+            "environments": self.environments,
         }
 
     @classmethod
@@ -337,4 +345,5 @@ class Session:
             method=Method.from_json(data.get("method") or {"mode": data["mode"]}),
             fingerprint=data["fingerprint"],
             attempt=data["attempt"],
+            environments=data.get("environments", {}),
         )

@@ -9,14 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ngraphbench.blockplan import blocks_s
-from ngraphbench.candidates import (
-    Candidate,
-    Candidates,
-    choose_candidates,
-    runtime_for,
-    version_problem,
-)
+from ngraphbench.candidates import Candidate, Candidates, choose_candidates, runtime_for
 from ngraphbench.case import Case, CompilerRef, Method, ModelRef, Session, canonical
+from ngraphbench.environmentplan import Environments
 from ngraphbench.errors import SpecError, nearest
 from ngraphbench.models.inputs import merge_overrides
 from ngraphbench.models.sources import check_inputs, resolve_model
@@ -91,13 +86,6 @@ def make_plan(
     Raises SpecError, a line for each fault, for models, compilers, options and devices
     that do not exist.
     """
-    if experiment.environments == "managed":
-        raise experiment.error(
-            "Managed environments are not available in this version.",
-            ("environments",),
-            reason="environments",
-            hint="Use `environments: current`.",
-        )
     errors: list[SpecError] = []
     devices = _devices(experiment, facts, errors)
     models = _models(experiment, base, errors)
@@ -107,10 +95,12 @@ def make_plan(
     methods = {
         device: _method(experiment, device, base=base, compilers=compilers) for device in devices
     }
+    managed = experiment.environments == "managed"
+    places = {device.name: Environments(managed, facts[device.name]) for device in devices}
     groups: dict[tuple[Any, ...], list[_Cell]] = {}
     skipped: list[Skipped] = []
     for cell in _cells(experiment, devices=devices, models=models, candidates=candidates):
-        found = _skip(cell, packages=facts[cell.case.device.name].get("packages", {}))
+        found = _skip(cell, places[cell.case.device.name])
         if found:
             skipped.extend([found] if cell.candidate.listed else [])
         else:
@@ -120,7 +110,7 @@ def make_plan(
             experiment,
             cells,
             baseline=candidates.baseline.ref.text,
-            facts=facts,
+            places=places[cells[0].case.device.name],
             method=methods[cells[0].case.device],
         )
         for cells in groups.values()
@@ -278,7 +268,7 @@ def _cells(
                             yield _Cell(case, candidate)
 
 
-def _skip(cell: _Cell, *, packages: Mapping[str, str]) -> Skipped | None:
+def _skip(cell: _Cell, places: Environments) -> Skipped | None:
     case, candidate = cell
     name = case.compiler.name
     if candidate.problem:
@@ -287,10 +277,11 @@ def _skip(cell: _Cell, *, packages: Mapping[str, str]) -> Skipped | None:
         forms = " or ".join(candidate.accepts)
         message = f"{name} takes {forms} models; {case.model.source} is an ONNX file."
         return Skipped(case, "unsupported", "form", message)
-    problem = version_problem(candidate, packages)
-    if problem:
-        return Skipped(case, "unavailable", "version", problem)
-    if candidate.implicit and not candidate.installed(packages):
+    choice = places.of(candidate)
+    if choice.problem:
+        return Skipped(case, "unavailable", choice.reason, choice.problem)
+    here = choice.request is None
+    if candidate.implicit and here and not candidate.installed(places.facts.get("packages", {})):
         return Skipped(case, "unavailable", "not-installed", f"{name} is not installed.")
     return None
 
@@ -345,13 +336,17 @@ def _session(
     cells: Sequence[_Cell],
     *,
     baseline: str,
-    facts: Json,
+    places: Environments,
     method: Method,
 ) -> Session:
-    found = facts[cells[0].case.device.name]
+    found = places.facts
     packages: dict[str, str] = {}
     for cell in cells:
-        packages |= cell.candidate.versions(found.get("packages", {}))
+        if places.of(cell.candidate).request is None:
+            packages |= cell.candidate.versions(found.get("packages", {}))
+    candidates = [cell.candidate for cell in cells] + _beside_candidates(method)
+    own = {c.ref.head: choice for c in candidates if (choice := places.of(c)).request}
+    ids = {head: choice.id for head, choice in sorted(own.items())}
     return Session(
         cases=tuple(cell.case for cell in cells),
         baseline=baseline,
@@ -364,5 +359,16 @@ def _session(
             "cpus": list(cells[0].case.device.cpus),
             "packages": dict(sorted(packages.items())),
             "python": found.get("python") or platform.python_version(),
+            **({"environments": ids} if ids else {}),
         },
+        environments={h: c.request.to_json() for h, c in own.items() if c.request is not None},
     )
+
+
+def _beside_candidates(method: Method) -> list[Candidate]:
+    """Return the co-runner's candidate, where there is one: it too has an environment."""
+    if method.beside is None:
+        return []
+    ref = method.beside.compiler
+    plugin = load_compiler(ref.target)
+    return [Candidate(ref, plugin.accepts, plugin.packages, plugin.environment or plugin.name)]

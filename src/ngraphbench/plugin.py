@@ -79,6 +79,7 @@ class Compiler(ABC):
     ``packages`` lists the distributions whose versions decide its results.
     ``threads_env`` names environment variables that must hold the thread count before
     the vendor is imported; ``cache_env`` names variables that hold a cache folder.
+    ``environment`` is the lock of its own environment, its name unless it shares one.
     """
 
     name: ClassVar[str]
@@ -87,6 +88,7 @@ class Compiler(ABC):
     packages: ClassVar[tuple[str, ...]] = ()
     threads_env: ClassVar[tuple[str, ...]] = ("OMP_NUM_THREADS",)
     cache_env: ClassVar[tuple[str, ...]] = ()
+    environment: ClassVar[str] = ""
     default: ClassVar[bool] = True
     not_yet_run_on_hardware: ClassVar[bool] = False
 

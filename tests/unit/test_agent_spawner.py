@@ -12,6 +12,7 @@ from ngraphbench import agent
 from ngraphbench.case import Case, CompilerRef, Limits, ModelRef, Session
 from ngraphbench.environments.capture import padding
 from ngraphbench.profiles import PROFILES
+from ngraphbench.session.provision import Provision
 from ngraphbench.session.state import Site
 from ngraphbench.types import Device
 
@@ -36,7 +37,8 @@ def test_the_environment_grows_by_launch_and_cell(
     monkeypatch.setattr(agent, "WorkerProcess", recorder)
     site = Site(tmp_path, tmp_path / "spool", tmp_path / "kit", "token")
     session = Session((CASE,), "fake", PROFILES["quick"], Limits(), seed=3)
-    spawn = agent._spawner(site, session)
+    provision = Provision(session, print, lambda: False, {}, site.logs)
+    spawn = agent._spawner(site, session, provision)
     for key in ("a", "b"):
         for epoch in range(3):
             spawn(CASE, key, epoch)

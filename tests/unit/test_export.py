@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -19,6 +20,7 @@ class FakeExporter:
     """A worker that writes batch folders and remembers with which seeds."""
 
     peak_rss_bytes = 0
+    origin: ClassVar[dict] = {}
     log_truncated = False
 
     def __init__(self, seeds: list[int], *, fails: bool, denormals: str = "") -> None:

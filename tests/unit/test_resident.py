@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -45,6 +46,7 @@ class Restless:
     """A worker that answers rightly and cannot be suspended."""
 
     peak_rss_bytes = 0
+    origin: ClassVar[dict] = {}
     log_truncated = False
     outputs = np.ones(2, np.float32)
 

@@ -6,6 +6,7 @@ The whole path but the processes: exporter, worker, resident program, verdict.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -60,6 +61,7 @@ class InThisProcess:
     """A worker without its process."""
 
     peak_rss_bytes = 0
+    origin: ClassVar[dict] = {}
     log_truncated = False
 
     def __init__(self) -> None:

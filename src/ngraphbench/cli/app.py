@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from ngraphbench import __version__
-from ngraphbench.cli import inspecting, measuring, proving
+from ngraphbench.cli import environments, inspecting, measuring, proving
 from ngraphbench.errors import NGraphBenchError, SpecError, StoreError
 
 __all__ = ["app", "run"]
@@ -60,6 +60,7 @@ app.command("show", rich_help_panel="Look")(inspecting.show)
 app.command("report", rich_help_panel="Look")(inspecting.report)
 app.command("list", rich_help_panel="Look")(inspecting.list_things)
 app.command("doctor", rich_help_panel="Look")(inspecting.doctor)
+app.add_typer(environments.app, name="env", rich_help_panel="Look")
 app.command("selftest", rich_help_panel="Look")(proving.selftest)
 
 

@@ -32,8 +32,8 @@ def bench(
         typer.Option(
             "--compiler",
             "-c",
-            metavar="NAME[:opt=val,...]",
-            help="May be given several times.",
+            metavar="NAME[@VERSION|@/env][:opt=val,...]",
+            help="May be given several times; @VERSION and @/path/to/env run side by side.",
             show_default="every compiler that works here",
         ),
     ] = None,
@@ -135,6 +135,11 @@ def bench(
         str | None, typer.Option(metavar="8GiB", help="Memory limit of one program.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of random weights, inputs and slot order.")] = 0,
+    environments: Annotated[
+        str,
+        typer.Option(help="current: this Python; managed: a locked environment per compiler."),
+    ] = "current",
+    remove_environments: options.RemoveEnvironments = False,
     out: options.Out = None,
     strict: Annotated[bool, typer.Option(help="Exit 1 for unstable cells too.")] = False,
     json_: options.Json = False,
@@ -164,6 +169,7 @@ def bench(
         },
         seed=seed,
     )
+    settings["environments"] = environments
     entries = options.model_entries(
         models, input_ or [], inputs, seed=seed, checkpoint=checkpoint, pretrained=pretrained
     )
@@ -176,7 +182,9 @@ def bench(
         settings=settings,
     )
     folder = out or api.default_folder("bench")
-    return _measured(experiment, folder, json_=json_, strict=strict)
+    return _measured(
+        experiment, folder, json_=json_, strict=strict, remove_environments=remove_environments
+    )
 
 
 def run(
@@ -196,6 +204,7 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the cells and a time estimate, run nothing.")
     ] = False,
+    remove_environments: options.RemoveEnvironments = False,
     strict: Annotated[bool, typer.Option(help="Exit 1 for unstable cells too.")] = False,
     json_: options.Json = False,
 ) -> int:
@@ -212,7 +221,15 @@ def run(
         return _show_plan(loaded, base, json_=json_)
     folder = out or api.RUNS / loaded.name
     statuses = [part.strip() for part in retry.split(",") if part.strip()]
-    return _measured(loaded, folder, base=base, retry=statuses, json_=json_, strict=strict)
+    return _measured(
+        loaded,
+        folder,
+        base=base,
+        retry=statuses,
+        json_=json_,
+        strict=strict,
+        remove_environments=remove_environments,
+    )
 
 
 def _measured(
@@ -223,6 +240,7 @@ def _measured(
     retry: list[str] | None = None,
     json_: bool,
     strict: bool,
+    remove_environments: bool = False,
 ) -> int:
     """Execute, then print the table (or JSON) and where the report lies."""
     from ngraphbench import api
@@ -239,6 +257,7 @@ def _measured(
                 base=base,
                 retry=retry or (),
                 observe=_observer(progress.feed, kept),
+                remove_environments=remove_environments,
             )
         except Interrupted:
             raise KeyboardInterrupt from None

@@ -10,12 +10,25 @@ import typer
 
 from ngraphbench.errors import SpecError
 
-__all__ = ["Json", "Out", "batch_list", "bench_settings", "in_flight_list", "model_entries"]
+__all__ = [
+    "Json",
+    "Out",
+    "RemoveEnvironments",
+    "batch_list",
+    "bench_settings",
+    "in_flight_list",
+    "model_entries",
+]
 
 Json = Annotated[bool, typer.Option("--json", help="Print case records as one JSON array.")]
 Out = Annotated[
     Path | None,
     typer.Option("--out", "-o", metavar="DIR", help="Run directory.", show_default="one in runs/"),
+]
+
+RemoveEnvironments = Annotated[
+    bool,
+    typer.Option("--remove-environments", help="At the end, remove environments made for it."),
 ]
 
 

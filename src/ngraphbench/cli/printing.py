@@ -28,6 +28,7 @@ __all__ = [
     "print_pairs",
     "print_plan",
     "print_support",
+    "print_table",
     "print_terms",
 ]
 
@@ -95,6 +96,16 @@ def print_support(found: Iterable[tuple[str, Compiler | None, Support]]) -> None
         here = "[green]yes[/green]" if support.ok else "[red]no[/red]"
         table.add_row(clean(name), here, clean(support.version), takes, clean("; ".join(notes)))
     console.print(table)
+
+
+def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    """Print rows below the names of their columns."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column)
+    for row in rows:
+        table.add_row(*map(clean, row))
+    Console().print(table, highlight=False)
 
 
 def print_options(compilers: Iterable[Compiler]) -> None:

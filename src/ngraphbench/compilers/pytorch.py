@@ -197,6 +197,7 @@ class Eager(Compiler):
     name: ClassVar[str] = "eager"
     accepts: ClassVar[tuple[str, ...]] = ("torch",)
     packages: ClassVar[tuple[str, ...]] = ("torch",)
+    environment: ClassVar[str] = "torch"
     threads_env: ClassVar[tuple[str, ...]] = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
     def probe(self, device: Device) -> Support:
@@ -216,6 +217,7 @@ class Inductor(Compiler):
     name: ClassVar[str] = "inductor"
     accepts: ClassVar[tuple[str, ...]] = ("torch",)
     packages: ClassVar[tuple[str, ...]] = ("torch",)
+    environment: ClassVar[str] = "torch"
     threads_env: ClassVar[tuple[str, ...]] = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
     cache_env: ClassVar[tuple[str, ...]] = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
     options: ClassVar[tuple[Option, ...]] = (

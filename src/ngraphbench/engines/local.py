@@ -17,9 +17,11 @@ from ngraphbench.agent import EXIT_INTERRUPTED, RECORDS, spool_folder
 from ngraphbench.case import Session
 from ngraphbench.engines.base import Interrupted
 from ngraphbench.environments.host import host_id
+from ngraphbench.environments.interpreters import inspect_python, interpreter_tag
+from ngraphbench.environments.managed import remove_environment
 from ngraphbench.environments.systemfiles import quota_cpus
 from ngraphbench.environments.topology import choose_cpus, read_topology
-from ngraphbench.errors import ClusterError
+from ngraphbench.errors import ClusterError, EnvironmentFailed
 from ngraphbench.plugin import package_version
 from ngraphbench.session.proctree import signal_name
 from ngraphbench.types import Json
@@ -30,17 +32,20 @@ __all__ = ["LocalEngine"]
 class LocalEngine:
     """Runs sessions here, one at a time.
 
-    ``packages`` are the distributions whose versions enter the fingerprint of a session.
+    ``packages`` are the distributions whose versions enter the fingerprint of a session;
+    ``interpreters`` the places of other ones that candidates name.
     """
 
-    def __init__(self, packages: Iterable[str] = ()) -> None:
+    def __init__(self, packages: Iterable[str] = (), interpreters: Iterable[str] = ()) -> None:
         self._packages = sorted(set(packages))
+        self._interpreters = sorted(set(interpreters))
         self._stopped = False
 
     def devices(self) -> Json:
         """Return the facts of this machine under the name ``local``.
 
         ``cpus`` are those that may be used, best first: the first n are the set for n threads.
+        ``interpreters`` maps the place of each to its id, or to the problem with it.
         """
         choice = choose_cpus(read_topology(), quota=quota_cpus())
         versions = {name: package_version(name) for name in self._packages}
@@ -50,9 +55,16 @@ class LocalEngine:
                 "cpus": list(choice.order),
                 "host": host_id(),
                 "python": platform.python_version(),
+                "interpreter": interpreter_tag(),
+                "interpreters": {place: _told(place) for place in self._interpreters},
                 "packages": {name: version for name, version in versions.items() if version},
             }
         }
+
+    def remove_environments(self, ids: Iterable[str]) -> None:
+        """Remove managed environments. Raises EnvironmentFailed while one is in use."""
+        for id_ in ids:
+            remove_environment(id_)
 
     def submit(self, session: Session, run: Path, emit: Callable[[Json], None]) -> Json:
         """Return the session's outcome. Raises Interrupted or ClusterError.
@@ -78,6 +90,13 @@ class LocalEngine:
             )
         result: Json = json.loads(outcome.read_text(encoding="utf-8"))
         return result
+
+
+def _told(place: str) -> Json:
+    try:
+        return {"id": inspect_python(Path(place).expanduser()).id}
+    except EnvironmentFailed as error:
+        return {"problem": str(error)}
 
 
 def _exit_text(code: int) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from ngraphbench.plugin import Compiler
 from ngraphbench.types import VENDOR_DEFAULT, Device
 
-__all__ = ["PADDING_BYTES", "padding", "worker_environment"]
+__all__ = ["PADDING_BYTES", "in_environment", "padding", "worker_environment"]
 
 PADDING_BYTES = 4096
 """A page: the environment lies above the stack, so its size decides where the stack starts."""
@@ -90,6 +90,19 @@ def padding(*, seed: int, epoch: int, key: str) -> str:
     would be a constant bias; a new one per launch makes it part of the launch spread.
     """
     return "x" * random.Random(f"padding/{seed}/{epoch}/{key}").randint(0, PADDING_BYTES)
+
+
+def in_environment(given: Mapping[str, str], *, python: Path, virtual: bool) -> dict[str, str]:
+    """Return a worker's variables for an interpreter that is not the one at hand.
+
+    Nothing of this one's packages is seen there, and its own programs come first on PATH.
+    ``virtual``: it belongs to a virtual environment; else the user's own packages are kept.
+    """
+    places = os.pathsep.join(filter(None, [str(python.parent), given.get("PATH", "")]))
+    found = {k: v for k, v in given.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    if virtual:
+        return found | {"PATH": places, "VIRTUAL_ENV": str(python.parent.parent)}
+    return found | {"PATH": places, "PYTHONUSERBASE": str(Path.home() / ".local")}
 
 
 def _is_passed(name: str) -> bool:

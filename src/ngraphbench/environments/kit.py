@@ -7,16 +7,18 @@ worker, and nothing else of the client's environment does.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import shutil
 import tempfile
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 import ngraphbench
 from ngraphbench.errors import EnvironmentFailed
 
-__all__ = ["build_kit", "worker_command"]
+__all__ = ["build_kit", "plugin_folder", "worker_command"]
 
 _PATTERNS = (
     "__init__.py",
@@ -31,8 +33,10 @@ _PATTERNS = (
     "models/modules.py",
     "models/saved.py",
 )
+PLUGIN_BYTES = 64 * 2**20
+
 _START = (
-    "import sys; sys.path.insert(0, sys.argv[1]);"
+    "import sys; sys.path.insert(0, sys.argv[1]); sys.path += sys.argv[3:];"
     " from ngraphbench.worker.__main__ import main; main(int(sys.argv[2]))"
 )
 
@@ -71,12 +75,46 @@ def build_kit(root: Path) -> Path:
     return folder
 
 
-def worker_command(python: str, kit: Path, fd: int | str = "{fd}") -> list[str]:
+def plugin_folder(root: Path, targets: Iterable[str]) -> Path | None:
+    """Return a folder with the plugins of third parties, for an interpreter that lacks them.
+
+    ``targets`` are ``module:attribute``; None when all of them are in the kit. Raises
+    EnvironmentFailed for a plugin that is too large to carry along.
+    """
+    tops = sorted({target.partition(":")[0].partition(".")[0] for target in targets})
+    folder = root / "plugins"
+    for top in tops:
+        spec = importlib.util.find_spec(top) if top != "ngraphbench" else None
+        if spec is None or spec.origin is None:
+            continue
+        source = Path(spec.origin)
+        folder.mkdir(parents=True, exist_ok=True)
+        if source.name != "__init__.py":
+            shutil.copy2(source, folder)
+            continue
+        files = [path for path in source.parent.rglob("*") if path.is_file()]
+        if sum(path.stat().st_size for path in files) > PLUGIN_BYTES:
+            raise EnvironmentFailed(
+                f"The package {top}, which holds a compiler's plugin, is too large to carry into"
+                " an environment.",
+                reason="plugin-size",
+                hint="Put it into the compiler's lock, or the plugin into a package of its own.",
+            )
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(source.parent, folder / top, ignore=ignored, dirs_exist_ok=True)
+    return folder if folder.is_dir() else None
+
+
+def worker_command(
+    python: str, kit: Path, fd: int | str = "{fd}", *, plugins: Path | None = None
+) -> list[str]:
     """Return the command of a worker under ``python`` that speaks on descriptor ``fd``.
 
-    The default stands for the descriptor that ``WorkerProcess.spawn`` makes.
+    The default stands for the descriptor that ``WorkerProcess.spawn`` makes. ``plugins`` is
+    searched last.
     """
-    return [python, "-c", _START, os.fspath(kit), str(fd)]
+    last = [] if plugins is None else [os.fspath(plugins)]
+    return [python, "-c", _START, os.fspath(kit), str(fd), *last]
 
 
 def _kit_files() -> dict[str, bytes]:

@@ -49,7 +49,7 @@ class Conductor:
 
     ``interrupted`` is asked between slots and between candidates: the first Ctrl-C ends
     the epoch there. ``launch_prior`` is what is believed of the host's launches; a session
-    that goes on keeps what it began with.
+    that goes on keeps what it began with. ``ready`` gets the cases before the first is built.
     """
 
     session: Session
@@ -59,6 +59,7 @@ class Conductor:
     interrupted: Callable[[], bool] = lambda: False
     clock: Clock = field(default_factory=RealClock)
     launch_prior: Launch = LAUNCH_PRIOR
+    ready: Callable[[list[Case]], None] = lambda cases: None
     state: SessionState = field(default_factory=SessionState)
 
     def run(self) -> bool:
@@ -73,6 +74,7 @@ class Conductor:
             done, of = self.state.epochs_done, self.session.profile.epochs
             self.emit({"event": "note", "text": f"going on: {done} of {of} launches are kept"})
         self._export()
+        self.ready(self._live())
         for epoch in range(self.state.epochs_done, self.session.profile.epochs):
             if self.state.ended[-1:] == ["decided"] or (epoch and not self._live()):
                 break

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from ngraphbench.environments.capture import worker_environment
-from ngraphbench.environments.kit import build_kit, worker_command
+from ngraphbench.environments.capture import in_environment, worker_environment
+from ngraphbench.environments.kit import build_kit, plugin_folder, worker_command
 from ngraphbench.errors import NGraphBenchError
 from ngraphbench.plugin import load_compiler
 from ngraphbench.session.guard import sweep
@@ -25,11 +25,25 @@ PROBE_MEMORY_BYTES = 8 * 1024**3
 AT_ONCE = 2
 
 
-def probe_all(targets: Mapping[str, str], device: Device) -> dict[str, Support]:
-    """Return each compiler's support by name; ``targets`` maps names to ``module:attribute``."""
+def probe_all(
+    targets: Mapping[str, str], device: Device, *, pythons: Mapping[str, Path] | None = None
+) -> dict[str, Support]:
+    """Return each compiler's support by name; ``targets`` maps names to ``module:attribute``.
+
+    ``pythons`` names the interpreters of virtual environments; the others are probed in this one.
+    """
+    elsewhere = pythons or {}
     with _workshop() as (root, kit, token), ThreadPoolExecutor(AT_ONCE) as pool:
         futures = {
-            name: pool.submit(_probe, target, device, work=root / name, kit=kit, token=token)
+            name: pool.submit(
+                _probe,
+                target,
+                device,
+                work=root / name,
+                kit=kit,
+                token=token,
+                python=elsewhere.get(name),
+            )
             for name, target in targets.items()
         }
         try:
@@ -57,14 +71,22 @@ def _workshop() -> Iterator[tuple[Path, Path, str]]:
             sweep(token)
 
 
-def _probe(target: str, device: Device, *, work: Path, kit: Path, token: str) -> Support:
+def _probe(
+    target: str, device: Device, *, work: Path, kit: Path, token: str, python: Path | None
+) -> Support:
     work.mkdir()
     try:
+        variables = worker_environment(
+            compiler=load_compiler(target), device=device, work=work, token=token
+        )
+        command = worker_command(sys.executable, kit, FD)
+        if python is not None:
+            plugins = plugin_folder(work, [target])
+            command = worker_command(str(python), kit, FD, plugins=plugins)
+            variables = in_environment(variables, python=python, virtual=True)
         worker = WorkerProcess.spawn(
-            worker_command(sys.executable, kit, FD),
-            env=worker_environment(
-                compiler=load_compiler(target), device=device, work=work, token=token
-            ),
+            command,
+            env=variables,
             log=work / "probe.log",
             cwd=work,
             memory_bytes=PROBE_MEMORY_BYTES,

@@ -47,7 +47,8 @@ class WorkerProcess:
     """A running worker. Made by ``spawn``; ends by ``close`` or ``kill``, or a failed request.
 
     The worker dies with the *thread* that spawned it (that is how Linux's parent-death
-    signal works), so spawn from a thread that outlives it.
+    signal works), so spawn from a thread that outlives it. ``origin`` is what a record says of
+    an environment of its own, none for the interpreter at hand.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class WorkerProcess:
         self._stopped: list[int] = []
         self._ended = False
         self._oom_kills = proctree.kernel_oom_kills()
+        self.origin: Json = {}
 
     @classmethod
     def spawn(

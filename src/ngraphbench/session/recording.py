@@ -311,6 +311,8 @@ def reproduce_command(case: Case, session: Session) -> str:
         words += ["--shape", f"{name}={'x'.join(map(str, shape))}"]
     words += _method_words(session.method, session.profile)
     words += _limit_words(session.limits)
+    if any("@" not in head for head in session.environments):
+        words += ["--environments", "managed"]
     if session.seed:
         words += ["--seed", str(session.seed)]
     return shlex.join(words)

@@ -36,6 +36,8 @@ STEADY_S = 2.0
 class Worker(Protocol):
     """The parent's side of a worker process (``session.process.WorkerProcess``)."""
 
+    origin: Json
+
     def request(self, op: str, *, deadline_s: float, **fields: object) -> Json: ...
 
     def suspend(self) -> None: ...
@@ -290,7 +292,9 @@ class Resident:
             "variables": found["variables"],
             "lock": "",
             "binding": hello.get("binding"),
+            **self.worker.origin.get("environment", {}),
         }
+        self.state.costs["environment_s"] = self.worker.origin.get("environment_s")
 
     def _compile(self) -> None:
         reply = self._staged("compile", "compile", self.limits.compile_s, **self._order())

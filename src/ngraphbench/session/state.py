@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ngraphbench.errors import (
+    EnvironmentFailed,
     NGraphBenchError,
     Unavailable,
     Unsupported,
@@ -54,7 +55,7 @@ def status_of(error: NGraphBenchError) -> Status:
     """Return the record status that an error leads to."""
     if isinstance(error, WorkerFailed):
         return error.status  # type: ignore[return-value]
-    if isinstance(error, Unavailable):
+    if isinstance(error, (Unavailable, EnvironmentFailed)):
         return "unavailable"
     return "unsupported" if isinstance(error, Unsupported) else "failed"
 

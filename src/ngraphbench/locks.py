@@ -1,0 +1,242 @@
+"""Locks: which distributions a compiler's own environment holds, and what such one is asked for.
+
+A lock is a pair of requirements files: ``NAME.in`` says what is wanted, ``NAME.txt`` what that
+came to, exact versions for every supported Python and platform. Lines ``# size: 90 MB`` and
+``# python: 3.11`` in ``NAME.in`` state how large the environment gets, and the least Python.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ngraphbench.case import digest
+from ngraphbench.errors import EnvironmentFailed
+from ngraphbench.types import Json
+
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "EnvironmentRequest",
+    "Lock",
+    "distribution_of",
+    "find_lock",
+    "is_path",
+    "lock_names",
+    "plain_name",
+    "request_for",
+    "requirement_lines",
+]
+
+ENTRY_POINT_GROUP = "ngraphbench.locks"
+"""Entry points of third parties: the name of a lock, and the package in whose folder it lies."""
+
+_OWN = Path(__file__).parent / "environments" / "locks"
+_STATED = re.compile(r"^#\s*(size|python):\s*(.+?)\s*$", re.MULTILINE)
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(MB|GB)")
+_UNITS = {"MB": 10**6, "GB": 10**9}
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """A compiler's lock: the texts of both files; one that was not solved yet has no ``text``."""
+
+    name: str
+    text: str
+    wanted: str
+    folder: Path
+
+    @property
+    def size_bytes(self) -> int | None:
+        """About how large the environment gets, None where the lock does not say."""
+        found = _SIZE.fullmatch(self._stated("size"))
+        return int(float(found[1]) * _UNITS[found[2]]) if found else None
+
+    @property
+    def least_python(self) -> tuple[int, ...]:
+        """The least Python, such as ``(3, 11)``; empty where the lock does not say."""
+        stated = self._stated("python").removeprefix(">=").strip()
+        return tuple(map(int, stated.split("."))) if re.fullmatch(r"\d+(\.\d+)*", stated) else ()
+
+    def _stated(self, key: str) -> str:
+        stated: dict[str, str] = dict(_STATED.findall(self.wanted))
+        return stated.get(key, "")
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentRequest:
+    """What a candidate's own environment must be.
+
+    ``kind``: ``managed`` (made from a lock), ``interpreter`` (``python`` is the path the user
+    gave). ``requirements`` are tried in turn until one can be solved. ``distribution`` is the
+    compiler's own, which must be there in the end.
+    """
+
+    kind: str
+    name: str
+    version: str = ""
+    distribution: str = ""
+    requirements: tuple[str, ...] = ()
+    size_bytes: int | None = None
+    least_python: tuple[int, ...] = ()
+    python: str = ""
+
+    @property
+    def head(self) -> str:
+        """Name and version as people write them: ``onnxruntime@1.31.0``."""
+        return f"{self.name}@{self.version}" if self.version else self.name
+
+    def id(self, interpreter: str) -> str:
+        """Return the id of the managed environment under an interpreter: 16 hex digits."""
+        wanted = [requirement_lines(text) for text in self.requirements]
+        return digest([wanted, interpreter])[:16]
+
+    def to_json(self) -> Json:
+        lists = {"requirements": list(self.requirements), "least_python": list(self.least_python)}
+        return {**asdict(self), **lists}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> EnvironmentRequest:
+        lists = {key: tuple(data[key]) for key in ("requirements", "least_python")}
+        return cls(**{**data, **lists})
+
+
+def is_path(version: str) -> bool:
+    """Return whether what stands after ``@`` is a place and not a version."""
+    return version[:1] in ("/", "~", ".")
+
+
+def lock_names() -> list[str]:
+    """Return the names of all locks, those of third parties too."""
+    own = {path.stem for path in _OWN.glob("*.in")}
+    return sorted(own | set(_foreign()))
+
+
+def find_lock(name: str) -> Lock | None:
+    """Return the lock called ``name``, or None. No plugin's vendor is imported."""
+    folder: Path | None = _OWN
+    if not (_OWN / f"{name}.in").is_file():
+        point = _foreign().get(name)
+        folder = _folder_of(point) if point else None
+    if folder is None or not (folder / f"{name}.in").is_file():
+        return None
+    solved = folder / f"{name}.txt"
+    return Lock(
+        name=name,
+        text=solved.read_text(encoding="utf-8") if solved.is_file() else "",
+        wanted=(folder / f"{name}.in").read_text(encoding="utf-8"),
+        folder=folder,
+    )
+
+
+def request_for(name: str, *, distribution: str = "", version: str = "") -> EnvironmentRequest:
+    """Return what must be made for the lock ``name``, or found where ``version`` is a path.
+
+    ``distribution`` is the compiler's own. With a version it is pinned to that: first the
+    other pins of the lock are kept, then only what its input asks for.
+
+    Raises EnvironmentFailed where there is no lock, or a path is not absolute.
+    """
+    main = distribution
+    if is_path(version):
+        place = Path(version).expanduser()
+        if not place.is_absolute():
+            raise EnvironmentFailed(
+                f"{name}@{version}: the path of an environment must be absolute.",
+                reason="path",
+                hint=f"Write {name}@{place.resolve()}.",
+            )
+        return EnvironmentRequest("interpreter", name, version, main, python=str(place))
+    lock = find_lock(name)
+    if lock is None:
+        raise EnvironmentFailed(
+            f"There is no lock for {name}, so no environment can be made for it.",
+            reason="no-lock",
+            hint=f"Name an interpreter that has it, {name}@/path/to/env, or use"
+            " `environments: current`.",
+        )
+    texts = [text for text in (lock.text, lock.wanted) if text]
+    plain = texts[0]
+    if version:
+        if not main:
+            raise EnvironmentFailed(
+                f"{name}@{version}: its plugin does not say which distribution has that version.",
+                reason="no-distribution",
+                hint=f"Make an environment by hand and name its place: {name}@/path/to/env.",
+            )
+        texts = list(dict.fromkeys(_pinned(text, main, version) for text in texts))
+    # Where the lock has that version anyway, it is the same environment.
+    same = texts[0] == plain
+    return EnvironmentRequest(
+        kind="managed",
+        name=name,
+        version="" if same else version,
+        distribution=main,
+        requirements=(plain,) if same else tuple(texts),
+        size_bytes=lock.size_bytes,
+        least_python=lock.least_python if same else (),
+    )
+
+
+def requirement_lines(text: str) -> list[str]:
+    """Return the requirements in a file's text, without comments.
+
+    >>> requirement_lines("# size: 1 MB\\nnumpy==2.0  # via x\\n\\n")
+    ['numpy==2.0']
+    """
+    lines = (re.sub(r"(^|\s)#.*$", "", line).strip() for line in text.splitlines())
+    return [line for line in lines if line]
+
+
+def plain_name(distribution: str) -> str:
+    """Return the one spelling of a distribution's name.
+
+    >>> plain_name("Tuner_Core")
+    'tuner-core'
+    """
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def distribution_of(requirement: str) -> str:
+    """Return the plain name of the distribution that one requirement is about.
+
+    >>> distribution_of("Tuner_Core[fast]==2.0 ; python_version < '3.11'")
+    'tuner-core'
+    """
+    found = _NAME.match(requirement)
+    return plain_name(found[0]) if found else ""
+
+
+def _pinned(text: str, distribution: str, version: str) -> str:
+    """Return the requirements with one distribution at exactly ``version``."""
+    plain = plain_name(distribution)
+    own = [line for line in requirement_lines(text) if distribution_of(line) == plain]
+    extras = next((found[0] for line in own if (found := re.search(r"\[.*?\]", line))), "")
+    exact = f"{distribution}{extras}=={version}"
+    if [line.partition(";")[0].replace(" ", "") for line in own] == [exact]:
+        return text
+    others = [line for line in requirement_lines(text) if line not in own]
+    return "\n".join([exact, *others, ""])
+
+
+def _foreign() -> dict[str, str]:
+    points = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
+    return {point.name: point.value for point in points}
+
+
+def _folder_of(package: str) -> Path | None:
+    return next(_folders(package), None)
+
+
+def _folders(package: str) -> Iterator[Path]:
+    try:
+        spec = importlib.util.find_spec(package)
+    except ImportError:
+        return
+    if spec is not None:
+        yield from map(Path, spec.submodule_search_locations or ())

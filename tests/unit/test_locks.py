@@ -1,0 +1,110 @@
+"""Locks: what they state, what a version makes of them, and what an id depends on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ngraphbench import locks
+from ngraphbench.errors import EnvironmentFailed
+from ngraphbench.locks import EnvironmentRequest, Lock, find_lock, lock_names, request_for
+from ngraphbench.plugin import discover, load_compiler
+
+TEXT = "# made\nToy_C==1.0 ; python_version >= '3.11'\nToy-C==0.9 ; python_version < '3.11'\nx==2\n"
+
+
+@pytest.fixture
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of a third party's lock, which an entry point names."""
+    package = tmp_path / "toy_locks"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "toy.in").write_text("# size: 1.5 GB\n# python: 3.11\nToy-C==1.0\nx\n")
+    (package / "toy.txt").write_text(TEXT)
+    about = tmp_path / "toy-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[ngraphbench.locks]\ntoy = toy_locks\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    return package
+
+
+def test_a_third_partys_lock_is_found(toy: Path) -> None:
+    assert "toy" in lock_names()
+    lock = find_lock("toy")
+    assert lock is not None and lock.text == TEXT and lock.folder == toy
+    assert lock.size_bytes == 1_500_000_000 and lock.least_python == (3, 11)
+    request = request_for("toy", distribution="toy_c")
+    assert request.requirements == (TEXT,) and request.size_bytes == 1_500_000_000
+    assert request.least_python == (3, 11) and request.head == "toy"
+
+
+def test_a_version_pins_the_compiler_alone(toy: Path) -> None:
+    request = request_for("toy", distribution="toy_c", version="0.5")
+    assert request.requirements == ("toy_c==0.5\nx==2\n", "toy_c==0.5\nx\n")
+    assert request.head == "toy@0.5"
+
+
+def test_the_version_of_the_lock_is_the_lock(toy: Path) -> None:
+    (toy / "toy.txt").write_text("toy-c==1.0\nx==2\n")
+    plain = request_for("toy", distribution="toy_c")
+    assert request_for("toy", distribution="toy-c", version="1.0").id("t") == plain.id("t")
+    assert request_for("toy", distribution="toy-c", version="1.1").id("t") != plain.id("t")
+
+
+def test_extras_stay(toy: Path) -> None:
+    (toy / "toy.txt").write_text("toy-c[fast]==1.0\n")
+    request = request_for("toy", distribution="toy-c", version="2")
+    assert request.requirements[0] == "toy-c[fast]==2\n"
+
+
+def test_the_id_is_of_requirements_and_interpreter() -> None:
+    def id_of(text: str, tag: str = "cpython-3.11.7-linux-x86_64") -> str:
+        return EnvironmentRequest("managed", "toy", requirements=(text,)).id(tag)
+
+    assert id_of("a==1\n") == id_of("# said\n\na==1  # via b\n")
+    assert id_of("a==1\n") != id_of("a==2\n")
+    assert id_of("a==1\n") != id_of("a==1\n", "cpython-3.11.8-linux-x86_64")
+
+
+def test_a_request_travels(toy: Path) -> None:
+    request = request_for("toy", distribution="toy-c", version="0.5")
+    assert EnvironmentRequest.from_json(request.to_json()) == request
+
+
+def test_a_lock_that_is_not_solved_yet_is_solved_when_used(toy: Path) -> None:
+    (toy / "toy.txt").unlink()
+    assert request_for("toy").requirements == ("# size: 1.5 GB\n# python: 3.11\nToy-C==1.0\nx\n",)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "reason"),
+    [("nothing", "", "no-lock"), ("toy", "2", "no-distribution"), ("toy", "./env", "path")],
+)
+def test_what_cannot_be_asked_for(toy: Path, name: str, version: str, reason: str) -> None:
+    with pytest.raises(EnvironmentFailed) as caught:
+        request_for(name, version=version)
+    assert caught.value.reason == reason and caught.value.hint
+
+
+def test_a_place_needs_no_lock() -> None:
+    request = request_for("nothing", version="/opt/env")
+    assert (request.kind, request.python) == ("interpreter", "/opt/env")
+
+
+@pytest.mark.parametrize("name", locks.lock_names())
+def test_shipped_locks_are_exact_and_name_no_index(name: str) -> None:
+    lock = find_lock(name)
+    assert isinstance(lock, Lock) and lock.size_bytes, "it states its size"
+    for line in locks.requirement_lines(lock.text):
+        assert "==" in line and "--" not in line and "://" not in line and "+" not in line, line
+    assert "://" not in lock.wanted and "--" not in lock.wanted
+    named = set(map(locks.distribution_of, locks.requirement_lines(lock.text)))
+    assert not lock.text or "numpy" in named, "the worker needs it"
+
+
+def test_every_lock_is_of_a_compiler() -> None:
+    plugins = [load_compiler(target) for target in discover().values()]
+    used = {plugin.environment or plugin.name for plugin in plugins}
+    assert used <= set(lock_names())
