@@ -141,6 +141,7 @@ def _row(record: Json) -> dict[str, Any]:
         value = summary.get(name) or {}
         row[name] = value.get("estimate")
         row[f"{name}_low"], row[f"{name}_high"] = value.get("low"), value.get("high")
+    row["task_metric"] = ((record["verification"] or {}).get("eval") or {}).get("value")
     row["verdict"] = (summary.get("vs_baseline") or {}).get("verdict")
     row.update(record["costs"])
     row["case_id"], row["session_id"] = record["case_id"], record["session_id"]
@@ -164,15 +165,20 @@ def bench(
     profile: str = "default",
     out: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
+    eval_file: str | Path = "",
+    metric: str = "",
     observe: Observe = _quiet,
 ) -> Run:
     """Return the run of some models over some compilers (all that work here when none named).
 
-    ``settings`` are further keys of an experiment file, laid out as there. Raises
-    SpecError for input that cannot be understood.
+    ``settings`` are further keys of an experiment file, laid out as there. ``eval_file`` is a
+    labelled set, and ``metric`` what is computed on it. Raises SpecError for input that
+    cannot be understood.
     """
+    names = [models] if isinstance(models, str) else list(models)
+    labelled = {"eval": str(eval_file), "metric": metric}
     experiment = bench_experiment(
-        [models] if isinstance(models, str) else list(models),
+        [{"model": name, **labelled} for name in names] if any(labelled.values()) else names,
         compilers=[compilers] if isinstance(compilers, str) else compilers,
         batch_sizes=[batch_sizes] if isinstance(batch_sizes, int) else batch_sizes,
         profile=profile,

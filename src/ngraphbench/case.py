@@ -46,11 +46,13 @@ def digest(value: Any) -> str:
 class ModelRef:
     """A model as the user named it, and what makes it that model.
 
-    ``kind``: ``onnx | timm | torchvision | file | package``. ``content`` is what enters
+    ``kind``: ``onnx | saved | timm | torchvision | transformers | file | package``.
+    ``content`` is what enters
     the case id: a digest of file bytes, or source, arguments and library version.
     ``path`` is absolute, for ``onnx``, ``file`` and the search path of ``package``.
     ``weights`` is the wish: ``random | pretrained | checkpoint`` (``file`` for ONNX).
     ``inputs`` holds the user's overrides: input name -> {shape?, dtype?, generator?}.
+    ``evaluation`` is a labelled set and its metric: {file, metric, folder, content}, or empty.
     """
 
     source: str
@@ -64,9 +66,12 @@ class ModelRef:
     checkpoint: str = ""
     inputs: Json = field(default_factory=dict)
     inputs_file: str = ""
+    evaluation: Json = field(default_factory=dict)
 
     def to_json(self) -> Json:
-        return asdict(self)
+        """Return all but an evaluation that was not asked for, as records have always been."""
+        whole = asdict(self)
+        return whole if self.evaluation else {k: v for k, v in whole.items() if k != "evaluation"}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ModelRef:
@@ -144,6 +149,9 @@ class Case:
         }
         if self.replica:
             identity["replica"] = self.replica
+        if self.model.evaluation:
+            # Where it lies does not matter, but what was measured without it lacks a metric.
+            identity["evaluation"] = [self.model.evaluation[key] for key in ("metric", "content")]
         return digest(identity)
 
     @property

@@ -214,6 +214,8 @@ def _models(experiment: Experiment, base: Path, errors: list[SpecError]) -> list
                     for name, given in entry.inputs.items()
                 },
                 inputs_file=entry.inputs_file,
+                eval_file=entry.eval,
+                metric=entry.metric,
             )
         except SpecError as error:
             errors.append(

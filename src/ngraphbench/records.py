@@ -53,7 +53,7 @@ STAGES: tuple[Stage, ...] = get_args(Stage)
 FAILURES: frozenset[str] = frozenset({"wrong", "failed", "timeout", "oom", "crashed"})
 """Statuses that make the exit code 1."""
 
-USER_REASONS: frozenset[str] = frozenset({"input", "input-shape", "inputs-file"})
+USER_REASONS: frozenset[str] = frozenset({"input", "input-shape", "inputs-file", "eval", "metric"})
 """Reasons that name the user's inputs: when no cell got further, the exit code is 2."""
 
 MEASURED: frozenset[str] = frozenset({"ok", "unverifiable", "unstable"})

@@ -6,7 +6,6 @@ pydantic's errors into ours is ``spec_errors``.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -35,6 +34,7 @@ from ngraphbench.spec_values import (
     dim_entry,
     generator_entry,
     in_flight_entry,
+    name_entry,
     parse_bytes,
     parse_compiler,
     parse_seconds,
@@ -102,12 +102,6 @@ def _listed(value: object) -> object:
 def _shape_list(value: object) -> object:
     flat = isinstance(value, list) and not any(isinstance(item, list) for item in value)
     return [value] if flat and value else value
-
-
-def _plain_name(value: str) -> str:
-    if not value.strip() or value in (".", "..") or re.search(r"[/\x00-\x1f]", value):
-        raise ValueError(f"takes a name without '/' and line breaks, not {value!r}")
-    return value
 
 
 def _positive(value: int) -> int:
@@ -182,7 +176,10 @@ class InputEntry(_Entry):
 
 
 class ModelEntry(_Entry):
-    """A model as the user named it. Paths are relative to the experiment file."""
+    """A model as the user named it. Paths are relative to the experiment file.
+
+    ``eval`` is a labelled set, an .npz file; ``metric`` what is computed on it (top1).
+    """
 
     model: Annotated[str, Field(min_length=1)]
     label: str = ""
@@ -192,6 +189,8 @@ class ModelEntry(_Entry):
     args: dict[str, Any] = Field(default_factory=dict)
     inputs: dict[str, InputEntry] = Field(default_factory=dict)
     inputs_file: str = ""
+    eval: str = ""
+    metric: str = ""
 
 
 Model = Annotated[ModelEntry, BeforeValidator(_model_entry)]
@@ -233,7 +232,7 @@ class Experiment(_Entry):
     that are taken in step with those of other inputs.
     """
 
-    name: Annotated[str, AfterValidator(_plain_name)]
+    name: Annotated[str, AfterValidator(name_entry)]
     models: Annotated[list[Model], AfterValidator(_not_empty)]
     compilers: Annotated[list[Compiler], AfterValidator(_not_empty)]
     sweep: dict[str, dict[str, Annotated[list[Setting], AfterValidator(_unique)]]] = Field(

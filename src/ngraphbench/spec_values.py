@@ -17,6 +17,7 @@ __all__ = [
     "dim_entry",
     "generator_entry",
     "in_flight_entry",
+    "name_entry",
     "parse_bytes",
     "parse_compiler",
     "parse_seconds",
@@ -162,6 +163,13 @@ def setting_entry(value: object) -> OptionValue:
     if isinstance(value, (bool, int, float, str)):
         return value
     raise ValueError(f"takes a single value, not {value!r}")
+
+
+def name_entry(value: str) -> str:
+    """Return a name that may be that of a folder. Raises ValueError for any other."""
+    if not value.strip() or value in (".", "..") or re.search(r"[/\x00-\x1f]", value):
+        raise ValueError(f"takes a name without '/' and line breaks, not {value!r}")
+    return value
 
 
 def dim_entry(value: object) -> int | str:

@@ -15,6 +15,8 @@ Layout of the folder::
     b<BATCH>/inputs-a.npz  two seeded input sets, or the user's
     b<BATCH>/inputs-b.npz
     b<BATCH>/reference-a.npz, reference-b.npz
+    b<BATCH>/eval-<DIGEST>/inputs.npz, labels.npz    a labelled set of the user's
+    flushed/               the same without denormal weights, where there are any
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ __all__ = [
     "PORTABLE_FILE",
     "Workload",
     "batch_folder",
+    "flushed_root",
     "read_arrays",
     "write_arrays",
 ]
@@ -51,6 +54,11 @@ PORTABLE_FILE = "model.pt2"
 def batch_folder(root: Path, batch: int) -> Path:
     """Return the folder of one batch size inside a workload folder."""
     return root / f"b{batch}"
+
+
+def flushed_root(root: Path) -> Path:
+    """Return where the copy of a workload without denormal weights lies, if there is one."""
+    return root / "flushed"
 
 
 def read_arrays(path: Path) -> Arrays:

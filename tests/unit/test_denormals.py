@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from ngraphbench.models.denormals import count_denormals, describe_denormals
+from ngraphbench.models.denormals import count_denormals, describe_denormals, without_denormals
 from ngraphbench.models.onnxfile import open_onnx, weight_arrays
 
 VALUES = [0.0, -0.0, 1.0, -1.0, np.inf, np.nan]
@@ -22,6 +22,16 @@ def test_only_denormals_count(dtype: str, tiny: float) -> None:
     normal = np.array([*VALUES, np.finfo(dtype).tiny], dtype)
     assert count_denormals(normal, dtype) == 0
     assert count_denormals(np.append(normal, np.array([tiny, tiny], dtype)), dtype) == 2
+
+
+@pytest.mark.parametrize(("dtype", "tiny"), [("float32", 1e-40), ("float64", 5e-324)])
+def test_only_denormals_are_set_to_zero(dtype: str, tiny: float) -> None:
+    values = np.array([[*VALUES, tiny], [*VALUES, np.finfo(dtype).tiny]], dtype)[:, ::2]
+    found = without_denormals(values)
+    expected = values.copy()
+    expected[0, -1] = 0
+    assert np.array_equal(found, expected, equal_nan=True)
+    assert values[0, -1] != 0
 
 
 def test_bfloat16_bits() -> None:

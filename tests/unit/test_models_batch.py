@@ -14,8 +14,11 @@ from ngraphbench.models.batch import (
     batch_symbols,
     conjectures,
     contradiction,
+    differing_row,
     output_axis,
     rows_problem,
+    sampled_rows,
+    windows,
 )
 from ngraphbench.models.exporter import Exporter
 from ngraphbench.models.reference import Outputs
@@ -93,6 +96,56 @@ def problem(function: Callable[[Array], Array], *, size: int) -> str:
     return rows_problem(run, {"x": X}, run({"x": X}), axes={"x": 0}, sizes=(size, 4))
 
 
+@pytest.mark.parametrize("batch", [1, 2, 16, 17, 33, 64, 1000])
+def test_rows_are_sampled_over_the_whole_batch(batch: int) -> None:
+    rows = sampled_rows(batch)
+    assert rows == sorted(set(rows)) and len(rows) == min(batch, 16)
+    assert {0, batch // 2, batch - 1} <= set(rows) <= set(range(batch))
+    assert max(np.diff([*rows, batch])) <= -(-2 * batch // 16)
+    assert rows == sampled_rows(batch)
+    assert batch < 64 or rows != sampled_rows(batch, seed=1)
+
+
+def test_windows_of_the_models_own_size_cover_a_small_batch() -> None:
+    for size, batch in ((1, 4), (2, 5), (4, 8), (3, 2)):
+        found = windows(size, batch)
+        assert all(len(rows) == size for rows in found) and len(found) <= 16
+        assert {row for rows in found for row in rows} == set(range(batch))
+
+
+def test_a_single_row_that_differs_is_found_and_counted() -> None:
+    x = np.random.default_rng(1).standard_normal((40, 3)).astype(np.float32)
+    odd = sampled_rows(40)[5]
+
+    def run(inputs: Arrays) -> Outputs:
+        y = inputs["x"] * 2
+        if len(y) > 1:
+            y[odd] += 1
+        return Outputs({"y": y}, {"y": "float32"})
+
+    def first(rows: list[int]) -> tuple[int | None, int]:
+        whole, axes = run({"x": x}), {"x": 0}
+        return differing_row(run, {"x": x}, whole, axes=axes, rows=rows, followed={"y": 0})
+
+    assert first(sampled_rows(40)) == (odd, 6)
+    assert first([row for row in sampled_rows(40) if row != odd]) == (None, 15)
+
+
+def test_notes_say_how_many_rows_were_tried(tmp_path: Path) -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    free = exported(tmp_path / "free", graph(nodes, ["N", 16], ["N", 3], {"w": W}), batch=40)
+    assert "rows-alone: 16 of 40 rows were tried and are alone as in the batch" in free["notes"]
+    fixed = exported(tmp_path / "fixed", graph(nodes, [1, 16], [1, 3], {"w": W}), batch=40)
+    assert any("its rows agree (16 of 40 were tried)" in note for note in fixed["notes"])
+    mean = helper.make_node("ReduceMean", ["x"], ["m"], axes=[0])
+    made = graph([mean, helper.make_node("Sub", ["x", "m"], ["y"])], ["N", 16], ["N", 16], {})
+    mixed = exported(tmp_path / "mixed", made, batch=4)
+    (note,) = [note for note in mixed["notes"] if note.startswith("rows-depend-on-batch")]
+    assert note.endswith(
+        "row 0 alone gives other values than in the batch (1 of 4 rows were tried)"
+    )
+
+
 def test_rows_that_stand_for_themselves_are_a_batch() -> None:
     assert not problem(lambda x: x * 2, size=1)
     assert not problem(lambda x: x * 2, size=2)
@@ -125,6 +178,7 @@ def graph(
 
 
 def exported(folder: Path, made: ModelProto, *, batch: int) -> Json:
+    folder.mkdir(exist_ok=True)
     save(made, str(folder / "m.onnx"))
     exporter = Exporter()
     model = resolve_model("m.onnx", base=folder).to_json()

@@ -84,7 +84,8 @@ def test_a_model_is_compared_with_its_own_fp64(tmp_path: Path) -> None:
     bound = exported(tmp_path, graph(nodes, ["N", 16], ["N", 3], {"w": weights}))
     assert bound["reference"] == "onnxruntime:level=none-fp64"
     assert 0 < bound["baseline_rel_l2"] < 1e-6
-    assert (bound["ill_conditioned"], bound["notes"]) == (False, [])
+    rows = "rows-alone: 2 of 2 rows were tried and are alone as in the batch"
+    assert (bound["ill_conditioned"], bound["notes"]) == (False, [rows])
 
 
 def test_operators_without_fp64_kernels_go_to_the_reference_evaluator(tmp_path: Path) -> None:

@@ -138,6 +138,8 @@ MODEL_FORMS = {
     "timm:NAME": "a timm model; arguments as timm:NAME?key=value",
     "torchvision:NAME": "a torchvision model",
     "block:FAMILY": "one block repeated: block:vit?depth=4&width=64&resolution=56",
+    "transformers:TYPE": "a model type of transformers, as transformers:bert?hidden_size=128",
+    "transformers:FOLDER": "a folder with config.json, and its weights where it has any",
     "file.py:factory": "a function that returns a torch Module, or (Module, example_inputs)",
     "package.module:factory": "the same, importable",
 }

@@ -24,7 +24,8 @@ def bench(
         typer.Argument(
             metavar="MODEL...",
             help="file.onnx, file.pt2, file.torchscript, timm:NAME, torchvision:NAME,"
-            " file.py:factory or package.module:factory. Several are measured side by side.",
+            " transformers:TYPE or :FOLDER, file.py:factory or package.module:factory. Several"
+            " are measured side by side.",
         ),
     ],
     compiler: Annotated[
@@ -51,6 +52,22 @@ def bench(
     inputs: Annotated[
         Path | None,
         typer.Option("--inputs", metavar="FILE.npz", help="Your own input arrays, by name."),
+    ] = None,
+    eval_: Annotated[
+        Path | None,
+        typer.Option(
+            "--eval",
+            metavar="FILE.npz",
+            help="A labelled set, inputs by name and labels as y: how well is the task done?",
+        ),
+    ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            metavar="top1|MODULE:FN",
+            help="What is computed on it: FN takes outputs by name and labels.",
+            show_default="top1",
+        ),
     ] = None,
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Weights to load into the model.")
@@ -171,7 +188,13 @@ def bench(
     )
     settings["environments"] = environments
     entries = options.model_entries(
-        models, input_ or [], inputs, seed=seed, checkpoint=checkpoint, pretrained=pretrained
+        models,
+        input_ or [],
+        inputs,
+        seed=seed,
+        checkpoint=checkpoint,
+        pretrained=pretrained,
+        evaluation={"eval": str(eval_) if eval_ else "", "metric": metric or ""},
     )
     batches = options.batch_list(batch)
     experiment = api.bench_experiment(

@@ -31,6 +31,7 @@ _PATTERNS = (
     "models/__init__.py",
     "models/blocks.py",
     "models/modules.py",
+    "models/configured.py",
     "models/saved.py",
 )
 PLUGIN_BYTES = 64 * 2**20

@@ -8,12 +8,14 @@ Outputs: declared shapes may be wrong, so their batch axis is the one that is se
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from ngraphbench.models.dims import is_expression
-from ngraphbench.models.reference import Outputs, same_values
+from ngraphbench.models.reference import Outputs, relative_error, same_values
 from ngraphbench.types import BFLOAT16, Arrays, TensorSpec
 
 __all__ = [
@@ -21,11 +23,14 @@ __all__ = [
     "batch_symbols",
     "conjectures",
     "contradiction",
+    "differing_row",
     "is_batch_letter",
     "output_axis",
     "row_tolerance",
     "rows_problem",
+    "sampled_rows",
     "take_rows",
+    "windows",
 ]
 
 BATCH = "batch"
@@ -172,14 +177,12 @@ def rows_problem(
 
     ``run`` is the model at batch ``sizes[0]``; ``whole`` came from ``inputs`` at
     ``sizes[1]``. Rows go in backwards, so that a first axis of which later entries depend
-    on earlier ones, as time does, is no batch. At most 16 runs, spread over the batch.
+    on earlier ones, as time does, is no batch. At most 16 runs, on the rows of ``windows``.
     Raises what ``run`` raises.
     """
     size, batch = sizes
     tolerance = row_tolerance(whole)
-    starts = np.unique(np.linspace(0, batch - 1, min(batch, ROW_RUNS_MAX)).astype(int))
-    for start in starts if size == 1 else starts[:: max(1, size // 2)]:
-        rows = [int(start + i) % batch for i in reversed(range(size))]
+    for rows in windows(size, batch):
         alone = run(take_rows(inputs, axes, rows))
         taken: Arrays = {}
         for name, array in whole.arrays.items():
@@ -197,6 +200,62 @@ def rows_problem(
         if not same_values(alone, Outputs(taken, whole.dtypes), rtol=tolerance):
             return f"row {rows[-1]} of {batch} comes out with other values than at batch {size}"
     return ""
+
+
+def sampled_rows(batch: int, *, seed: int = 0) -> list[int]:
+    """Return which rows of a batch are looked at, in order: all up to 16, else 16.
+
+    The first, the middle and the last are always among them; the others are drawn by
+    ``seed``, one from each sixteenth of the batch.
+
+    >>> sampled_rows(3)
+    [0, 1, 2]
+    >>> found = sampled_rows(64); len(found), found[0], 32 in found, found[-1]
+    (16, 0, True, 63)
+    """
+    if batch <= ROW_RUNS_MAX:
+        return list(range(batch))
+    bounds = [batch * i // ROW_RUNS_MAX for i in range(ROW_RUNS_MAX + 1)]
+    generator = random.Random(f"rows/{seed}/{batch}")
+    rows = [generator.randrange(low, high) for low, high in pairwise(bounds)]
+    rows[0], rows[ROW_RUNS_MAX // 2], rows[-1] = 0, batch // 2, batch - 1
+    return rows
+
+
+def windows(size: int, batch: int) -> list[list[int]]:
+    """Return the rows of ``batch`` that go through the model together at its own ``size``.
+
+    >>> windows(2, 3)
+    [[1, 0], [2, 1], [0, 2]]
+    """
+    starts = sampled_rows(batch)
+    chosen = starts if size == 1 else starts[:: max(1, size // 2)]
+    return [[(start + i) % batch for i in reversed(range(size))] for start in chosen]
+
+
+def differing_row(
+    run: Run,
+    inputs: Arrays,
+    whole: Outputs,
+    *,
+    axes: Mapping[str, int | None],
+    rows: Sequence[int],
+    followed: Mapping[str, int],
+) -> tuple[int | None, int]:
+    """Return the first of ``rows`` that differs alone from what it is in ``whole``, or None.
+
+    The second value is how many rows were tried. ``followed`` holds the batch axis of each
+    output that has one. Raises what ``run`` raises at batch 1.
+    """
+    tolerance = row_tolerance(whole)
+    for tried, row in enumerate(rows, start=1):
+        alone = run(take_rows(inputs, axes, [row]))
+        taken = {name: np.take(whole.arrays[name], [row], axis=ax) for name, ax in followed.items()}
+        single = {name: alone.arrays[name] for name in followed}
+        far = relative_error(Outputs(single, alone.dtypes), Outputs(taken, whole.dtypes))
+        if far > tolerance:
+            return row, tried
+    return None, len(rows)
 
 
 def row_tolerance(outputs: Outputs) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ngraphbench.types import BFLOAT16, Array
 
-__all__ = ["WEIGHTS", "count_denormals", "describe_denormals"]
+__all__ = ["WEIGHTS", "count_denormals", "describe_denormals", "without_denormals"]
 
 WEIGHTS = "weights"
 
@@ -31,9 +31,20 @@ def count_denormals(values: Array, dtype: str) -> int:
     """
     if dtype not in _LAYOUTS or not values.size:
         return 0
+    return int(np.count_nonzero(_are_denormal(values, dtype)))
+
+
+def without_denormals(values: Array) -> Array:
+    """Return a copy of float32 or float64 ``values`` with zeros in place of denormals."""
+    found = np.array(values, copy=True, order="C")
+    found[_are_denormal(found, found.dtype.name).reshape(found.shape)] = 0
+    return found
+
+
+def _are_denormal(values: Array, dtype: str) -> Array:
     kind, exponent, fraction = _LAYOUTS[dtype]
     bits = np.ascontiguousarray(values).view(kind)
-    return int(np.count_nonzero(((bits & kind(exponent)) == 0) & ((bits & kind(fraction)) != 0)))
+    return np.asarray(((bits & kind(exponent)) == 0) & ((bits & kind(fraction)) != 0))
 
 
 def describe_denormals(arrays: Iterable[tuple[Array, str]], *, what: str) -> str:

@@ -11,21 +11,18 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from ngraphbench.errors import CompileFailed, NGraphBenchError, Unsupported, WorkerFailed
-from ngraphbench.models.batch import (
-    contradiction,
-    output_axis,
-    row_tolerance,
-    rows_problem,
-    take_rows,
-)
+from ngraphbench.models.batch import rows_problem, windows
+from ngraphbench.models.doubts import is_constant, notes_on
+from ngraphbench.models.evaluation import evaluate_source, score_outputs
 from ngraphbench.models.feeds import Feed, feed_from_file, make_feed
+from ngraphbench.models.flushed import write_flushed
 from ngraphbench.models.inputs import InputPlan, merge_overrides
 from ngraphbench.models.origins import OnnxSource, Source, TorchSource
 from ngraphbench.models.reference import Outputs, Reference, relative_error
@@ -44,10 +41,17 @@ class Exporter:
         self._root = Path()
         self._seed = 0
         self._attempt = 0
+        self._denormals = ""
 
     def operations(self) -> dict[str, Callable[[Json], Json]]:
         """Return the function of each op, by its name in the protocol."""
-        return {"open": self.open, "batch": self.batch, "close": lambda request: {}}
+        return {
+            "open": self.open,
+            "batch": self.batch,
+            "evaluate": self.evaluate,
+            "score": score_outputs,
+            "close": lambda request: {},
+        }
 
     def open(self, request: Json) -> Json:
         """Read the model, write ``workload.json``, and return its inputs and forms.
@@ -79,8 +83,8 @@ class Exporter:
         }
         _write_json(self._root / "workload.json", whole)
         reply = {key: whole[key] for key in ("forms", "inputs", "weights", "notes")}
-        denormals = source.denormals()
-        return reply | {"denormals": denormals, "seconds": time.monotonic() - started}
+        self._denormals = source.denormals()
+        return reply | {"denormals": self._denormals, "seconds": time.monotonic() - started}
 
     def batch(self, request: Json) -> Json:
         """Write the folder of one batch size, and return what is in it.
@@ -105,7 +109,7 @@ class Exporter:
         for which, inputs, outputs in (("a", feed.a, reference.a), ("b", feed.b, reference.b)):
             write_arrays(folder / f"inputs-{which}.npz", inputs)
             write_arrays(folder / f"reference-{which}.npz", outputs)
-        notes = [*reference.notes, *bound.notes, *_notes(source, feed, reference, batch)]
+        notes = [*reference.notes, *bound.notes, *notes_on(source, feed, reference, batch)]
         whole = _described(feed, reference) | {
             "forms": list(bound.forms),
             "export_error": bound.export_error,
@@ -113,7 +117,18 @@ class Exporter:
             "notes": notes,
         }
         _write_json(folder / "batch.json", whole)
+        if self._denormals and not write_flushed(self._root, batch):
+            notes.append("denormals-uncopied: the model is too large to tell what they cost")
         return whole | {"seconds": time.monotonic() - started}
+
+    def evaluate(self, request: Json) -> Json:
+        """Return the metric of the uncompiled model on a labelled set; keep the set in ``folder``.
+
+        Request: ``batch``, of which ``batch.json`` is there, ``folder`` and ``evaluation``.
+        Raises SpecError or Unsupported for a set or a metric that does not fit the model.
+        """
+        source, batch = self._opened(), batch_folder(self._root, int(request["batch"]))
+        return evaluate_source(source, batch, Path(request["folder"]), request["evaluation"])
 
     def _opened(self) -> Source:
         if self._source is None:
@@ -178,7 +193,11 @@ class Exporter:
                     continue
                 if not problem:
                     self._attempt = attempt
-                    note = f"batch-rewritten: the file declares batch {declared}; its rows agree"
+                    tried = len({row for rows in windows(*sizes) for row in rows})
+                    note = (
+                        f"batch-rewritten: the file declares batch {declared}; its rows agree"
+                        f" ({tried} of {batch} were tried)"
+                    )
                     return feed, replace(reference, notes=(note, *reference.notes))
                 problems.append(problem)
         why = problems[0].rstrip(".") if problems else "there is no axis that could be the batch"
@@ -218,10 +237,11 @@ class Exporter:
 def _described(feed: Feed, reference: Reference) -> Json:
     return {
         "inputs": [spec.to_json() for spec in feed.specs],
+        "axes": dict(feed.axes),
         "outputs": [spec.to_json() for spec in _output_specs(reference)],
         "reference": reference.name,
         "deterministic": reference.deterministic,
-        "constant": _is_constant(feed, reference),
+        "constant": is_constant(feed, reference),
         "baseline_rel_l2": reference.baseline_rel_l2,
         "ill_conditioned": reference.ill_conditioned,
         "quantised": reference.quantised,
@@ -259,90 +279,6 @@ def _spread(feed: Feed, reference: Reference) -> float | None:
         return None
     far = relative_error(Outputs(reference.b, dtypes), Outputs(reference.a, dtypes))
     return far if np.isfinite(far) else None
-
-
-def _is_constant(feed: Feed, reference: Reference) -> bool:
-    """Return whether other inputs give the very same outputs."""
-    return feed.differs and all(
-        np.array_equal(a, reference.b[name], equal_nan=a.dtype.kind in "fc")
-        for name, a in reference.a.items()
-    )
-
-
-def _notes(source: Source, feed: Feed, reference: Reference, batch: int) -> list[str]:
-    """Return what a reader should know before trusting the check at this batch size."""
-    notes = []
-    if reference.stateful:
-        notes.append(f"stateful: a run changes {reference.stateful} inside the model")
-    if reference.quantised:
-        notes.append("quantised: outputs are compared with the tolerance of int8")
-    if not reference.deterministic:
-        notes.append("non-deterministic: the reference differs from itself when run twice")
-    if feed.a and not feed.differs:
-        notes.append("one-input-set: the given inputs cannot be varied, so a and b are the same")
-    elif _is_constant(feed, reference):
-        notes.append("constant: the outputs do not depend on the inputs; the check proves little")
-    if batch > 1 and any(axis is not None for axis in feed.axes.values()):
-        notes += _batch_notes(source, feed, reference, batch)
-    return notes
-
-
-def _batch_notes(source: Source, feed: Feed, reference: Reference, batch: int) -> list[str]:
-    """Return what is odd about the batch axis of outputs, and about rows.
-
-    Raises Unsupported (``batch-fixed``) where an output lacks the batch axis it declares.
-    """
-    whole, rows = reference.own, _rows_alone(source, feed, batch)
-    problem = contradiction(
-        source.declared_outputs(),
-        set(source.plan.symbols),
-        {name: array.shape for name, array in whole.arrays.items()},
-        batch=batch,
-    )
-    if problem:
-        raise Unsupported(
-            f"At batch {batch} {problem}.",
-            reason="batch-fixed",
-            hint="Its operators fix the batch, or fold it into another axis.",
-        )
-    first = next(iter(rows.values()), None)
-    axes = {name: _axis_of(name, whole, first, batch) for name in whole.arrays}
-    notes = []
-    for name, axis in axes.items():
-        if axis is None:
-            where = "x".join(map(str, whole.arrays[name].shape)) or "scalar"
-            notes.append(f"output-has-no-batch: {name} is {where} at batch {batch}")
-    followed = {name: axis for name, axis in axes.items() if axis is not None}
-    if reference.deterministic and any(
-        _differs(alone, whole, followed, row) for row, alone in rows.items()
-    ):
-        notes.append("rows-depend-on-batch: a row alone gives other values than in the batch")
-    return notes
-
-
-def _differs(alone: Outputs, whole: Outputs, axes: Mapping[str, int], row: int) -> bool:
-    taken = {name: np.take(whole.arrays[name], [row], axis=axis) for name, axis in axes.items()}
-    single = {name: alone.arrays[name] for name in axes}
-    far = relative_error(Outputs(single, alone.dtypes), Outputs(taken, whole.dtypes))
-    return far > row_tolerance(whole)
-
-
-def _axis_of(name: str, whole: Outputs, alone: Outputs | None, batch: int) -> int | None:
-    shape = whole.arrays[name].shape
-    if alone is not None and name in alone.arrays:
-        return output_axis(alone.arrays[name].shape, shape, sizes=(1, batch))
-    return shape.index(batch) if batch in shape else None
-
-
-def _rows_alone(source: Source, feed: Feed, batch: int) -> dict[int, Outputs]:
-    """Return the outputs of the first and of the last row alone, where the model gives any."""
-    try:
-        run = source.plain(feed.specs)
-        if run is None:
-            return {}
-        return {row: run(take_rows(feed.a, feed.axes, [row])) for row in (0, batch - 1)}
-    except Exception:  # a check in passing: a model may simply refuse batch 1
-        return {}
 
 
 def _write_json(path: Path, value: Json) -> None:

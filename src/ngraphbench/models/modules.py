@@ -26,6 +26,7 @@ from ngraphbench.errors import (
     nearest,
 )
 from ngraphbench.models.blocks import build_block
+from ngraphbench.models.configured import configured_module
 from ngraphbench.models.saved import load_saved
 from ngraphbench.types import Json
 from ngraphbench.workload import Workload
@@ -87,6 +88,7 @@ def create_module(
         "torchvision": _torchvision_module,
         "file": _factory_result,
         "package": _factory_result,
+        "transformers": configured_module,
         "saved": lambda model, pretrained: load_saved(Path(str(model["path"])), _resized),
         "block": build_block,
     }

@@ -98,6 +98,10 @@ class Source(ABC):
     def plain(self, specs: Sequence[TensorSpec]) -> Run | None:
         """Return the model as it is, for inputs of any of its own sizes; None where dear."""
 
+    @abstractmethod
+    def bound(self, specs: Sequence[TensorSpec], folder: Path) -> Run:
+        """Return the uncompiled model at the batch size that was written to ``folder``."""
+
     def declared_outputs(self) -> dict[str, tuple[int | str, ...]]:
         """Return the shapes that the model declares for its outputs, if it does."""
         return {}
@@ -164,6 +168,10 @@ class OnnxSource(Source):
         runner = OnnxRunner(self._file.path, self._file)
         return lambda inputs: runner.run(inputs, tuple(specs))
 
+    def bound(self, specs: Sequence[TensorSpec], folder: Path) -> Run:
+        runner = OnnxRunner(folder / "model.onnx", self._file)
+        return lambda inputs: runner.run(inputs, tuple(specs))
+
     def declared_outputs(self) -> dict[str, tuple[int | str, ...]]:
         return declared_shapes(self._file.model)
 
@@ -207,6 +215,9 @@ class TorchSource(Source):
         return replace(reference, stateful=changed, quantised=self._torch.quantised)
 
     def plain(self, specs: Sequence[TensorSpec]) -> Run | None:
+        return lambda inputs: self._torch.run(inputs, specs)
+
+    def bound(self, specs: Sequence[TensorSpec], folder: Path) -> Run:
         return lambda inputs: self._torch.run(inputs, specs)
 
     def denormals(self) -> str:

@@ -1,8 +1,9 @@
 """Where a model comes from: the user's text turned into a ``ModelRef``.
 
 Forms: ``file.onnx``, ``file.pt2`` (torch.export), ``file.torchscript`` (or .pt, .ts),
-``timm:NAME``, ``torchvision:NAME``, ``block:FAMILY``, ``file.py:factory`` and
-``package.module:factory``; those that are no files may carry arguments, ``?depth=4&width=64``.
+``timm:NAME``, ``torchvision:NAME``, ``transformers:TYPE`` or a folder of it, ``block:FAMILY``,
+``file.py:factory`` and ``package.module:factory``; those that are no files may carry arguments,
+``?depth=4&width=64``.
 Nothing here imports torch or runs the user's code.
 """
 
@@ -24,6 +25,9 @@ from ngraphbench.case import ModelRef, digest
 from ngraphbench.errors import SpecError, Unsupported
 from ngraphbench.models import blocks
 from ngraphbench.models.graphinputs import plan_graph_inputs
+from ngraphbench.models.labelled import check_labelled
+from ngraphbench.models.localfolder import CONFIG, find_configuration, weight_files
+from ngraphbench.models.metrics import TOP1
 from ngraphbench.models.onnxfile import graph_inputs, open_onnx, similar_files
 from ngraphbench.models.saved import SAVED_SUFFIXES
 from ngraphbench.models.values import array_names
@@ -33,12 +37,13 @@ from ngraphbench.types import Json
 __all__ = ["FORMS", "check_inputs", "digest_file", "input_names", "resolve_model"]
 
 FORMS = (
-    "file.onnx, file.pt2, file.torchscript, timm:NAME, torchvision:NAME, block:FAMILY,"
-    " file.py:factory, package.module:factory"
+    "file.onnx, file.pt2, file.torchscript, timm:NAME, torchvision:NAME,"
+    " transformers:TYPE_OR_FOLDER, block:FAMILY, file.py:factory, package.module:factory"
 )
 
 _LIBRARIES = ("timm", "torchvision")
-_NAMED = (*_LIBRARIES, "block")
+_CONFIGURED = "transformers"
+_NAMED = (*_LIBRARIES, _CONFIGURED, "block")
 _FILES = {"onnx": "an ONNX file", "saved": "a saved module"}
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _CHUNK_BYTES = 1 << 20
@@ -55,11 +60,14 @@ def resolve_model(
     pretrained: bool = False,
     inputs: Mapping[str, Any] | None = None,
     inputs_file: str = "",
+    eval_file: str = "",
+    metric: str = "",
 ) -> ModelRef:
     """Return the model named by ``text``, with a digest of what makes it that model.
 
     Relative paths start at ``base``. ``args`` add to the arguments in the text and win
     over them; ``inputs`` are overrides by input name: {shape?, dtype?, generator?}.
+    ``eval_file`` is a labelled set, ``metric`` what is computed on it.
 
     Raises SpecError for an unknown form, a missing or broken file, external data that is
     missing or outside the model's folder, and wishes that the form cannot grant.
@@ -70,7 +78,7 @@ def resolve_model(
     if kind == "block":
         given = blocks.block_sizes(name, given)
     _check_wishes(kind, text, pretrained=pretrained, checkpoint=checkpoint, args=given)
-    weights = _weights(kind, pretrained=pretrained, checkpoint=checkpoint)
+    weights = _weights(kind, path, pretrained=pretrained, checkpoint=checkpoint)
     identity: Json = {"kind": kind, "weights": weights}
     if kind == "onnx":
         identity |= _onnx_identity(path)
@@ -98,7 +106,36 @@ def resolve_model(
         checkpoint=checkpoint,
         inputs={key: dict(value) for key, value in (inputs or {}).items()},
         inputs_file=inputs_file,
+        evaluation=_evaluation(eval_file, metric, base=base, model=path, kind=kind),
     )
+
+
+def _evaluation(eval_file: str, metric: str, *, base: Path, model: Path | None, kind: str) -> Json:
+    """Return the labelled set, its metric, where code is looked for, and a digest of both."""
+    if not eval_file:
+        if metric:
+            raise SpecError(
+                f"The metric {metric} was asked for, but no labelled set was given.",
+                key="metric",
+                reason="metric",
+                hint="Give one with --eval FILE.npz.",
+            )
+        return {}
+    file, metric = _existing(eval_file, base=base, what="labelled set"), metric or TOP1
+    own = graph_inputs(open_onnx(model).model) if kind == "onnx" and model else None
+    check_labelled(file, metric, inputs=None if own is None else [value.name for value in own])
+    place = metric.rpartition(":")[0]
+    code = ""
+    if place.endswith(".py"):
+        code = digest_file(_existing(place, base=base, what="file of the metric"))
+    elif place:
+        code = digest_file(_module_file(place, base=base.absolute(), text=f"metric {metric!r}"))
+    return {
+        "file": str(file),
+        "metric": metric,
+        "folder": str(base.absolute()),
+        "content": digest([digest_file(file), code]),
+    }
 
 
 def input_names(text: str, *, base: Path) -> list[str] | None:
@@ -152,11 +189,15 @@ def _parsed(text: str, *, base: Path) -> tuple[str, str, Path | None, str]:
     head, _, _ = text.partition("?")
     prefix, colon, rest = text.partition(":")
     if prefix in _NAMED and colon:
-        if not rest.partition("?")[0]:
+        name = rest.partition("?")[0]
+        if not name:
             raise SpecError(
                 f"{text!r} names no model.", reason="model", hint=f"Write {prefix}:NAME."
             )
-        return prefix, rest, None, ""
+        if prefix != _CONFIGURED:
+            return prefix, rest, None, ""
+        place = find_configuration(_absolute(name, base=base), name=name, text=text)
+        return prefix, rest, place, ""
     if text.lower().endswith(".onnx"):
         return "onnx", "", _absolute(text, base=base), ""
     if text.lower().endswith(SAVED_SUFFIXES):
@@ -246,10 +287,10 @@ def _check_wishes(
         )
 
 
-def _weights(kind: str, *, pretrained: bool, checkpoint: str) -> str:
+def _weights(kind: str, path: Path | None, *, pretrained: bool, checkpoint: str) -> str:
     if kind in _FILES:
         return "file"
-    if checkpoint:
+    if checkpoint or (kind == _CONFIGURED and path is not None and weight_files(path)):
         return "checkpoint"
     return "pretrained" if pretrained else "random"
 
@@ -268,6 +309,8 @@ def _code_identity(kind: str, *, name: str, path: Path | None, factory: str, tex
     if kind == "block":
         identity |= {"name": name, "timm": package_version("timm")}
         return identity | {"source": digest_file(Path(blocks.__file__))}
+    if kind == _CONFIGURED:
+        return identity | {kind: package_version(kind)} | _configuration(path, name)
     identity["factory"] = factory
     if kind == "file":
         assert path is not None
@@ -276,7 +319,19 @@ def _code_identity(kind: str, *, name: str, path: Path | None, factory: str, tex
     module = name.rpartition(":")[0]
     distribution = _distribution(module.partition(".")[0])
     identity |= {"module": module, "version": package_version(distribution) if distribution else ""}
-    return identity | {"source": digest_file(_module_file(module, base=path, text=text))}
+    return identity | {"source": _source_digest(module, base=path, text=text)}
+
+
+def _configuration(path: Path | None, name: str) -> Json:
+    if path is None:
+        return {"name": name}
+    config = path / CONFIG if path.is_dir() else path
+    weights = {file.name: digest_file(file) for file in weight_files(path)}
+    return {"config": digest_file(config), "weight_files": weights}
+
+
+def _source_digest(module: str, *, base: Path, text: str) -> str:
+    return digest_file(_module_file(module, base=base, text=f"model {text!r}"))
 
 
 def _module_file(module: str, *, base: Path, text: str) -> Path:
@@ -290,7 +345,7 @@ def _module_file(module: str, *, base: Path, text: str) -> Path:
         found = PathFinder.find_spec(name, search)
         if found is None:
             raise SpecError(
-                f"There is no Python module {name!r} for model {text!r}.",
+                f"There is no Python module {name!r} for {text}.",
                 reason="missing",
                 hint=f"It was looked for in {str(base)!r} and among the installed packages.",
             )
@@ -298,9 +353,9 @@ def _module_file(module: str, *, base: Path, text: str) -> Path:
         origin = found.origin
     if origin is None or not Path(origin).is_file():
         raise SpecError(
-            f"{module!r} in model {text!r} is a folder without code.",
+            f"{module!r} in {text} is a folder without code.",
             reason="model-form",
-            hint="Name the module that holds the factory.",
+            hint="Name the module that holds the function.",
         )
     return Path(origin)
 
@@ -322,4 +377,7 @@ def _default_label(kind: str, text: str, *, path: Path | None) -> str:
     if kind in _FILES and path is not None:
         return path.stem
     head, mark, query = text.partition("?")
-    return head.rpartition(":")[2] + mark + query
+    name = head.rpartition(":")[2]
+    if kind == _CONFIGURED and path is not None:
+        name = path.name if path.is_dir() else path.parent.name
+    return name + mark + query

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ngraphbench.errors import CompileFailed, NGraphBenchError, Unsupported, first_line
+from ngraphbench.models.configinputs import declared_inputs
 from ngraphbench.models.double import nudged_values
 from ngraphbench.models.inputs import BATCH, Declared, InputPlan, plan_inputs
 from ngraphbench.models.modules import (
@@ -27,6 +28,7 @@ __all__ = ["TorchModel"]
 
 FP64_PARAMETERS_MAX = 500_000_000
 EMBEDDED_BYTES_MAX = 256 * 1024**2
+_LIBRARIES = ("timm", "torchvision", "transformers")
 
 
 class TorchModel:
@@ -34,12 +36,11 @@ class TorchModel:
 
     def __init__(self, model: Json) -> None:
         self.model = model
-        pretrained = model.get("weights") == "pretrained"
-        self.module, self.examples = create_module(model, pretrained=pretrained)
+        self.module, self.examples = create_module(model, pretrained=_has_weights(model))
         if model.get("checkpoint"):
             _load_checkpoint(self.module, Path(model["checkpoint"]))
         self.notes: tuple[str, ...] = ()
-        if model["kind"] in ("timm", "torchvision") and model.get("weights") == "random":
+        if model["kind"] in _LIBRARIES and model.get("weights") == "random":
             self.notes = _fill_zero_weights(self.module, seed=int(model.get("seed", 0)))
 
     @property
@@ -47,7 +48,7 @@ class TorchModel:
         """What the weights are, as records say it."""
         wish = str(self.model.get("weights", "random"))
         if wish == "checkpoint":
-            return f"checkpoint {Path(self.model['checkpoint']).name}"
+            return f"checkpoint {Path(self.model['checkpoint'] or self.model['path']).name}"
         return (
             wish if wish in ("pretrained", "file") else f"random(seed {self.model.get('seed', 0)})"
         )
@@ -172,6 +173,8 @@ class TorchModel:
                 _from_examples(name, one, other)
                 for (name, one), (_, other) in zip(two, three, strict=True)
             ]
+        if self.model["kind"] == "transformers":
+            return declared_inputs(self.module)
         size = _image_size(self.model, self.module)
         if size is None:
             return None
@@ -259,6 +262,12 @@ class TorchModel:
             arrays={name: to_array(tensor) for name, tensor in found.items()},
             dtypes={name: _dtype(tensor) for name, tensor in found.items()},
         )
+
+
+def _has_weights(model: Json) -> bool:
+    """Return whether the module comes with weights of its own, from a library or a folder."""
+    in_folder = model["kind"] == "transformers" and not model.get("checkpoint")
+    return model.get("weights") in (("pretrained", "checkpoint") if in_folder else ("pretrained",))
 
 
 def _from_examples(name: str, two: Any, three: Any) -> Declared:

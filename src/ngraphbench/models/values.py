@@ -13,7 +13,15 @@ import numpy as np
 from ngraphbench.errors import SpecError, Unsupported
 from ngraphbench.types import BFLOAT16, Array, Arrays, TensorSpec, storage_dtype
 
-__all__ = ["array_names", "dims_of", "from_bfloat16", "generate", "load_user_inputs", "to_bfloat16"]
+__all__ = [
+    "array_names",
+    "dims_of",
+    "from_bfloat16",
+    "generate",
+    "load_user_inputs",
+    "read_array",
+    "to_bfloat16",
+]
 
 
 def generate(spec: TensorSpec, *, seed: int, which: str) -> Array:
@@ -105,13 +113,22 @@ def load_user_inputs(path: Path, specs: Sequence[TensorSpec], batch: int) -> Arr
 
 def array_names(path: Path) -> list[str]:
     """Return the names of the arrays in an ``.npz`` file. Raises SpecError for another file."""
-    return list(_read(path, names_only=True))
+    return list(_read(path, wanted=()))
 
 
-def _read(path: Path, *, names_only: bool = False) -> Arrays:
+def read_array(path: Path, name: str) -> Array:
+    """Return one array of an ``.npz`` file that has it. Raises SpecError for another file."""
+    return _read(path, wanted=(name,))[name]
+
+
+def _read(path: Path, *, wanted: Sequence[str] | None = None) -> Arrays:
+    """Return every array, or an empty one in place of those that are not ``wanted``."""
     try:
         with np.load(path, allow_pickle=False) as data:
-            return {name: np.empty(0) if names_only else data[name] for name in data.files}
+            return {
+                name: data[name] if wanted is None or name in wanted else np.empty(0)
+                for name in data.files
+            }
     except (OSError, ValueError, AttributeError, TypeError, zipfile.BadZipFile) as error:
         raise SpecError(
             f"{path.name} cannot be read as an .npz file of arrays: {error}.",

@@ -28,6 +28,7 @@ from ngraphbench.report.wording import (
     MARKS,
     cautions,
     compile_lines,
+    evaluation_lines,
     figure,
     first_line,
     flags_used,
@@ -86,6 +87,8 @@ def print_run(
     failures = _failures(evidence.cells)
     if failures:
         _section(console, "Not ok", failures)
+    if scores := evaluation_lines(evidence):
+        _section(console, "Task metric", scores)
     if compiles := compile_lines(evidence):
         _section(console, "Compiling", compiles)
     _section(console, "Notes", _notes(evidence))

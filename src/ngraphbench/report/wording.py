@@ -16,6 +16,7 @@ __all__ = [
     "cautions",
     "compile_lines",
     "cost",
+    "evaluation_lines",
     "figure",
     "first_line",
     "plus_minus",
@@ -204,6 +205,33 @@ def _span(key: str, costs: Sequence[Json]) -> str:
     values = sorted(value for c in costs if (value := c.get(key)) is not None)
     ends = dict.fromkeys(quantity(key, value) for value in (*values[:1], *values[-1:]))
     return " to ".join(ends)
+
+
+def evaluation_lines(evidence: Evidence) -> list[str]:
+    """Return a line per model and batch: the task metric of the model and of each candidate."""
+    lines = []
+    for group in evidence.groups:
+        found = [
+            (cell, told)
+            for cell in group.cells
+            if (told := (cell.record["verification"] or {}).get("eval"))
+        ]
+        if not found:
+            continue
+        first = found[0][1]
+        head = f"{group.title}, batch {group.batch}: {first['metric']} on {first['items']:,} items"
+        parts = [f"uncompiled {_score(first['reference'])}"]
+        parts += [
+            f"{cell.label} {_score(told['value'])}{' (wrong)' if cell.status == 'wrong' else ''}"
+            for cell, told in found
+        ]
+        lines.append(f"{head} of {first['file']}: {', '.join(parts)}")
+        lines += [f"{cell.label}: {told['problem']}" for cell, told in found if told["problem"]]
+    return lines
+
+
+def _score(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"
 
 
 def flags_used(evidence: Evidence) -> list[str]:

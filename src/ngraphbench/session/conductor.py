@@ -21,7 +21,9 @@ from ngraphbench.session.beside import BESIDE, LOST, kept_busy
 from ngraphbench.session.clock import Clock, RealClock
 from ngraphbench.session.compiling import compile_cold_again, compile_warm
 from ngraphbench.session.entrants import SENTINEL
+from ngraphbench.session.evaluating import evaluate_all
 from ngraphbench.session.export import export_workloads, load_references, workload_key
+from ngraphbench.session.flushing import tell_flush_factors
 from ngraphbench.session.hostwatch import HostWatch
 from ngraphbench.session.kernel import EpochResult, Progress, measure_epoch
 from ngraphbench.session.racing import Drop
@@ -92,20 +94,15 @@ class Conductor:
         )
 
     def _live(self) -> list[Case]:
-        deferred = set(self.state.deferred)
-        return [
-            case
-            for case in self.session.cases
-            if self.state.cases[case.case_id].live and case.case_id not in deferred
-        ]
+        live = [case for case in self.session.cases if self.state.cases[case.case_id].live]
+        return [case for case in live if case.case_id not in self.state.deferred]
 
     # -- export
 
     def _export(self) -> None:
         def observe(text: str, done: int, total: int) -> None:
-            self.emit(
-                {"event": "phase", "phase": "export", "text": text, "done": done, "of": total}
-            )
+            told = {"phase": "export", "text": text, "done": done, "of": total}
+            self.emit({"event": "phase", **told})
 
         wanted = [(case, self.state.cases[case.case_id]) for case in self._live()]
         beside = self.session.method.beside
@@ -124,14 +121,8 @@ class Conductor:
         """Tell the client of a cell that is out of the race."""
         found = self.state.cases[case.case_id]
         if not found.live:
-            self.emit(
-                {
-                    "event": "case",
-                    "label": case.title,
-                    "status": found.status,
-                    "message": found.message,
-                }
-            )
+            told = {"status": found.status, "message": found.message}
+            self.emit({"event": "case", "label": case.title, **told})
 
     # -- one epoch
 
@@ -151,7 +142,9 @@ class Conductor:
                 if not enough:
                     return False
                 self._check_after(residents)
+                self._evaluate(residents)
                 self._measure_blocks(residents, epoch)
+                self._tell_denormals(residents, epoch)
             self._close(residents, epoch)
             self._checkpoint(epoch, result, canaries.rows)
             return True
@@ -193,6 +186,8 @@ class Conductor:
         try:
             resident.prepare()
         except Stopped as stopped:
+            if stopped.stage == "verify" and stopped.error.reason == "values":
+                self._evaluate({resident.case.case_id: resident})
             resident.kill()
             resident.state.fail(stopped.error, stopped.stage)
             self._announce(resident.case)
@@ -282,18 +277,11 @@ class Conductor:
         )
 
         def observe(progress: Progress) -> None:
-            self.emit(
-                {
-                    "event": "round",
-                    "epoch": epoch,
-                    "epochs": self.session.profile.epochs,
-                    "round": progress.round,
-                    "rounds_max": progress.rounds_max,
-                    "elapsed_s": progress.elapsed_ns / 1e9,
-                    "left_s": progress.left_ns / 1e9,
-                    **entrants.standing(self.session, race),
-                }
-            )
+            place = {"epoch": epoch, "epochs": self.session.profile.epochs}
+            rounds = {"round": progress.round, "rounds_max": progress.rounds_max}
+            times = {"elapsed_s": progress.elapsed_ns / 1e9, "left_s": progress.left_ns / 1e9}
+            standing = entrants.standing(self.session, race)
+            self.emit({"event": "round", **place, **rounds, **times, **standing})
 
         device = self.session.device
         watch = HostWatch(self.clock.now_ns, device)
@@ -341,6 +329,26 @@ class Conductor:
                 resident.state.status, resident.state.stage = "ok", "measure"
         self.emit(entrants.drop_event(self.session, drop, leaves=leaves))
 
+    def _evaluate(self, residents: dict[str, Resident]) -> None:
+        """Score the programs on the user's labelled sets."""
+        evaluate_all(
+            [resident for key, resident in residents.items() if key != SENTINEL],
+            spawn=lambda key: self.spawn(None, key, 0),
+            limits=self.session.limits,
+            observe=lambda text: self._phase("evaluate", text, 0, 1, self.state.epochs_done),
+            interrupted=self.interrupted,
+        )
+
+    def _tell_denormals(self, residents: dict[str, Resident], epoch: int) -> None:
+        """Measure in the first launch what denormal weights cost."""
+        if epoch == 0:
+            tell_flush_factors(
+                {k: r for k, r in residents.items() if k != SENTINEL and r.state.live},
+                lambda r: self._resident(r.case, CaseState(), f"flushed-{r.case.case_id}", epoch),
+                observe=lambda text, done, of: self._phase("alone", text, done, of, epoch),
+                interrupted=self.interrupted,
+            )
+
     def _measure_blocks(self, residents: dict[str, Resident], epoch: int) -> None:
         """Measure alone what interleaved slots cannot tell."""
         measure_blocks(
@@ -385,14 +393,6 @@ class Conductor:
         self.emit({"event": "epoch_done", "epoch": epoch, "ended": result.ended})
 
     def _phase(self, phase: str, text: str, done: int, of: int, epoch: int) -> None:
-        self.emit(
-            {
-                "event": "phase",
-                "phase": phase,
-                "text": text,
-                "done": done,
-                "of": of,
-                "epoch": epoch,
-                "epochs": self.session.profile.epochs,
-            }
-        )
+        place = {"epoch": epoch, "epochs": self.session.profile.epochs}
+        told = {"phase": phase, "text": text, "done": done, "of": of}
+        self.emit({"event": "phase", **told, **place})

@@ -11,6 +11,7 @@ from pathlib import Path
 from ngraphbench.case import Case, Limits, digest
 from ngraphbench.errors import NGraphBenchError, PluginError, WorkerFailed
 from ngraphbench.plugin import load_compiler
+from ngraphbench.session.evaluating import referenced
 from ngraphbench.session.resident import Worker
 from ngraphbench.session.state import CaseState
 from ngraphbench.session.verify import Reference
@@ -72,6 +73,26 @@ class _Exporter:
             "seed": seed,
             "asked": list(forms),
         }
+
+    def evaluation(self, batch: int, seed: int) -> Json | None:
+        """Return the task metric of the uncompiled model, where one was asked for."""
+
+        def ask(op: str, *, deadline_s: float, **fields: object) -> Json:
+            self._open(seed)
+            assert self.worker is not None
+            return self.worker.request(op, deadline_s=deadline_s, **fields)
+
+        try:
+            return referenced(
+                ask,
+                root=self.root,
+                batch=batch,
+                wish=self.case.model.evaluation,
+                limits=self.limits,
+            )
+        except WorkerFailed:
+            self.end()
+            raise
 
     def _open(self, seed: int) -> Json:
         if self.worker is None:
@@ -147,12 +168,15 @@ def _export_batch(
             done.unlink(missing_ok=True)
             made = exporter.batch(batch, seed, sorted(forms | had))
             write_whole(done, json.dumps(made))
+        evaluation = exporter.evaluation(batch, seed)
     except NGraphBenchError as error:
         for state in states:
             state.fail(error, "export")
         return
     for state in states:
         state.weights = made["weights"]
+        if evaluation is not None and state.evaluation is None:
+            state.evaluation = dict(evaluation)
         if made.get("denormals"):
             state.flag("denormals", made["denormals"])
         state.costs["export_s"] = made["export_s"]

@@ -138,13 +138,21 @@ def _case_record(context: _Context, case: Case) -> Json:
         "blocks": _blocks(context, case, alone) if timed else [],
         "costs": _costs(found, samples if timed else None),
         "coverage": found.coverage,
-        "verification": found.verification,
+        "verification": _verification(found),
         "flags": flags,
         "weights": found.weights,
         "environment": found.environment,
         "command": reproduce_command(case, session),
         "log": f"logs/{session.session_id}/{log}.log",
     }
+
+
+def _verification(found: CaseState) -> Json | None:
+    """Return the numerical verdict, with the task metric beside it where one was asked for."""
+    if found.verification is None or found.evaluation is None:
+        return found.verification
+    shown = {key: value for key, value in found.evaluation.items() if key != "axes"}
+    return {**found.verification, "eval": shown}
 
 
 def _costs(found: CaseState, samples: Samples | None) -> Json:
@@ -307,6 +315,9 @@ def reproduce_command(case: Case, session: Session) -> str:
         words += ["--input", _input_text(name, override)]
     if case.model.inputs_file:
         words += ["--inputs", case.model.inputs_file]
+    if case.model.evaluation:
+        words += ["--eval", case.model.evaluation["file"]]
+        words += ["--metric", case.model.evaluation["metric"]]
     for name, shape in case.shapes.items():
         words += ["--shape", f"{name}={'x'.join(map(str, shape))}"]
     words += _method_words(session.method, session.profile)

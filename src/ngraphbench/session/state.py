@@ -64,7 +64,8 @@ def status_of(error: NGraphBenchError) -> Status:
 class CaseState:
     """One cell while its session runs. An empty ``status`` means that it is still measured.
 
-    ``beaten_by`` is the case that a race found surely faster.
+    ``beaten_by`` is the case that a race found surely faster; ``evaluation`` the task metric
+    on a labelled set, where one was asked for.
     """
 
     status: str = ""
@@ -84,6 +85,7 @@ class CaseState:
     flags: list[Json] = field(default_factory=list)
     blocks: list[Json] = field(default_factory=list)
     beaten_by: str = ""
+    evaluation: Json | None = None
 
     @property
     def live(self) -> bool:

@@ -41,6 +41,7 @@ from ngraphbench.types import BFLOAT16, Arrays, Device, Json
 from ngraphbench.worker.binding import bind
 from ngraphbench.worker.blocks import ROWS, lane_outputs, measure_block
 from ngraphbench.worker.busy import Busy, is_asked
+from ngraphbench.worker.evaluation import predict
 from ngraphbench.worker.failures import error_answer
 from ngraphbench.worker.protocol import ConnectionClosed, ProtocolError, receive, send
 from ngraphbench.worker.timing import measure_slot, time_calls
@@ -120,6 +121,7 @@ class Worker:
             "outputs": self.outputs,
             "slot": self.slot,
             "block": self.block,
+            "predict": self.predict,
             "busy": self.keep_busy,
             "close": self.close,
         }
@@ -233,6 +235,21 @@ class Worker:
         for place, outputs in enumerate(result.outputs):
             write_arrays(folder / lane_outputs(place), _owned(outputs)[0])
         return result.reply()
+
+    def predict(self, request: Json) -> Json:
+        """Write the outputs for every item of the set in the file ``inputs`` to ``path``."""
+        program = self._built()
+
+        def run(inputs: Arrays) -> Arrays:
+            program.load(inputs)
+            program.run()
+            program.sync()
+            return _owned(program.outputs())[0]
+
+        inputs, batch = read_arrays(Path(request["inputs"])), int(request["batch"])
+        found = predict(run, inputs, axes=request["axes"], batch=batch)
+        write_arrays(Path(request["path"]), found)
+        return {}
 
     def keep_busy(self, request: Json) -> Json:
         if not request.get("on"):

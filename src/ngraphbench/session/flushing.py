@@ -1,0 +1,130 @@
+"""What denormal weights cost a program: a twin without them, in turns with it, alone.
+
+The twin is what the same compiler makes of a copy of the model whose denormal weights are
+zeros. It is started after all else and belongs to no result. Whether the processor or the
+compiler flushes denormals by itself need not be known: then the twin is no faster.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from ngraphbench.environments.systemfiles import available_bytes
+from ngraphbench.errors import NGraphBenchError
+from ngraphbench.session.resident import Resident, Stopped
+from ngraphbench.workload import batch_folder, flushed_root
+
+__all__ = ["TURNS", "describe_factor", "tell_flush_factors"]
+
+TURNS = 7
+TURN_NS = 50e6
+CALLS_MIN, CALLS_MAX = 3, 500
+FLAG = "denormals"
+NO_DIFFERENCE = 0.02
+
+
+def tell_flush_factors(
+    residents: Mapping[str, Resident],
+    twin_of: Callable[[Resident], Resident],
+    *,
+    observe: Callable[[str, int, int], None] = lambda text, done, of: None,
+    interrupted: Callable[[], bool] = lambda: False,
+) -> None:
+    """Put into each flag of denormal weights what they cost the program, as measured.
+
+    ``twin_of`` gives a resident of the same case that is not started yet. Where the factor
+    cannot be measured the flag says why. Never raises.
+    """
+    flagged = [resident for resident in residents.values() if _copy_is_there(resident)]
+    for done, resident in enumerate(flagged):
+        if interrupted():
+            return
+        observe(f"denormals: {resident.case.title}", done, len(flagged))
+        resident.seal_usage()
+        twin = twin_of(resident)
+        try:
+            text = _measured(resident, replace(twin, workload_root=_copy(resident)))
+        except (NGraphBenchError, Stopped) as error:
+            why = error.error.message if isinstance(error, Stopped) else error.message
+            text = f"what they cost could not be measured: {why}"
+        _add(resident, text)
+
+
+def describe_factor(ratios: list[float]) -> str:
+    """Return what the times of the program relative to those of its twin say.
+
+    >>> describe_factor([4.0, 4.1, 3.9])
+    'with them set to 0 a call takes 0.25 of the time (0.24 to 0.26 in 3 turns, alone)'
+    >>> describe_factor([1.0, 1.01, 0.99])
+    'with them set to 0 a call takes as long (0.99 to 1.01 of the time in 3 turns, alone)'
+    """
+    shares = sorted(1 / ratio for ratio in ratios)
+    middle = statistics.median(shares)
+    span = f"{shares[0]:.2f} to {shares[-1]:.2f}"
+    if abs(middle - 1) < NO_DIFFERENCE or shares[0] <= 1 <= shares[-1]:
+        return (
+            f"with them set to 0 a call takes as long ({span} of the time in"
+            f" {len(shares)} turns, alone)"
+        )
+    return (
+        f"with them set to 0 a call takes {middle:.2f} of the time ({span} in"
+        f" {len(shares)} turns, alone)"
+    )
+
+
+def _copy_is_there(resident: Resident) -> bool:
+    return (
+        any(flag["flag"] == FLAG for flag in resident.state.flags)
+        and (batch_folder(_copy(resident), resident.case.batch) / "batch.json").exists()
+    )
+
+
+def _copy(resident: Resident) -> Path:
+    return flushed_root(resident.workload_root)
+
+
+def _measured(resident: Resident, twin: Resident) -> str:
+    room = available_bytes()
+    peak = resident.state.costs["peak_rss_bytes"] or 0
+    if room is not None and room < 1.5 * peak:
+        return "what they cost was not measured: there is no memory for a second program"
+    try:
+        twin.compile_only()
+        for one in (resident, twin):
+            one.resume()
+            one.ask_beyond("load", seconds=one.limits.first_call_s, set="a")
+            _call_ns(one, CALLS_MIN)
+            one.suspend()
+        calls = int(TURN_NS / max(resident.state.call_ns, 1.0))
+        calls = min(CALLS_MAX, max(CALLS_MIN, calls))
+        ratios = []
+        for turn in range(TURNS):
+            pair = (resident, twin) if turn % 2 else (twin, resident)
+            took = {id(one): _turn_ns(one, calls) for one in pair}
+            ratios.append(took[id(resident)] / took[id(twin)])
+        return describe_factor(ratios)
+    finally:
+        twin.kill()
+
+
+def _turn_ns(resident: Resident, calls: int) -> float:
+    resident.resume()
+    _call_ns(resident, 1)
+    found = _call_ns(resident, calls)
+    resident.suspend()
+    return found
+
+
+def _call_ns(resident: Resident, calls: int) -> float:
+    seconds = max(resident.limits.first_call_s, 20 * calls * resident.state.call_ns / 1e9)
+    reply = resident.ask_beyond("run", seconds=seconds, calls=calls)
+    return float(statistics.median(reply["ns"]))
+
+
+def _add(resident: Resident, text: str) -> None:
+    for flag in resident.state.flags:
+        if flag["flag"] == FLAG:
+            flag["detail"] = f"{flag['detail']}; {text}"
