@@ -24,8 +24,8 @@ def bench(
         typer.Argument(
             metavar="MODEL...",
             help="file.onnx, file.pt2, file.torchscript, timm:NAME, torchvision:NAME,"
-            " transformers:TYPE or :FOLDER, file.py:factory or package.module:factory. Several"
-            " are measured side by side.",
+            " transformers:TYPE or :FOLDER, block:FAMILY, file.py:factory or"
+            " package.module:factory. Several are measured side by side.",
         ),
     ],
     compiler: Annotated[
