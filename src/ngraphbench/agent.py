@@ -28,7 +28,7 @@ from ngraphbench.environments.capture import padding, worker_environment
 from ngraphbench.environments.host import host_facts
 from ngraphbench.environments.kit import build_kit, plugin_folder, worker_command
 from ngraphbench.errors import EnvironmentFailed, NGraphBenchError
-from ngraphbench.plugin import discover, load_compiler
+from ngraphbench.plugin import StartsItsWorker, discover, load_compiler
 from ngraphbench.session.conductor import Conductor, Emit, Spawn
 from ngraphbench.session.guard import TOKEN_VARIABLE, become_subreaper, start_guard, sweep
 from ngraphbench.session.launches import learn, learned
@@ -229,9 +229,10 @@ def _spawner(site: Site, session: Session, provision: Provision) -> Spawn:
                 memory_bytes=session.limits.memory_bytes,
                 pass_fds=pass_fds,
             )
+        compiler = load_compiler(case.compiler.target)
         work, home = site.work(key[:16]), provision.home(case)
         variables = worker_environment(
-            compiler=load_compiler(case.compiler.target),
+            compiler=compiler,
             device=case.device,
             work=work,
             token=site.token,
@@ -241,6 +242,8 @@ def _spawner(site: Site, session: Session, provision: Provision) -> Spawn:
         if home is not None:
             command = worker_command(str(home.python), site.kit, FD, plugins=plugins)
             variables = home.variables(variables)
+        if isinstance(compiler, StartsItsWorker):
+            command = [*compiler.worker_command(case.compiler.options), FD]
         worker = WorkerProcess.spawn(
             command,
             env=variables,

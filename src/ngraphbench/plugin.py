@@ -27,6 +27,7 @@ __all__ = [
     "ReportsDeviceMemory",
     "RunsConcurrently",
     "SavesArtifact",
+    "StartsItsWorker",
     "discover",
     "load_compiler",
     "package_version",
@@ -153,6 +154,14 @@ class LoadsArtifact(Protocol):
         options: Mapping[str, OptionValue],
     ) -> Program:
         """Return the program as ``compile`` does. Raises CompileFailed."""
+
+
+@runtime_checkable
+class StartsItsWorker(Protocol):
+    """A compiler whose worker is a command of its own, which speaks the worker protocol."""
+
+    def worker_command(self, options: Mapping[str, OptionValue]) -> list[str]:
+        """Return the command, to which the number of its socket is added. Raises Unavailable."""
 
 
 @runtime_checkable
