@@ -13,7 +13,7 @@ from command_line import ngb, records, write_model
 
 import ngraphbench
 
-COMMANDS = ("bench", "run", "show", "report", "list", "doctor")
+COMMANDS = ("bench", "run", "show", "report", "list", "doctor", "env")
 HEAVY = {
     *("torch", "torchvision", "timm", "onnx", "onnxruntime", "openvino"),
     *("numpy", "scipy", "polars", "pandas", "jinja2"),
@@ -163,9 +163,12 @@ def test_list_and_doctor(folder: Path) -> None:
     assert_fits(options)
     compilers = json.loads(ngb("list", "--json", cwd=folder, check=0).stdout)["compilers"]
     assert compilers["onnxruntime"]["accepts"] == ["onnx"]
-    assert set(compilers["openvino"]) == {"ok", "version", "hint", "accepts", "options"}
+    assert set(compilers["openvino"]) == {
+        *("ok", "version", "hint", "accepts", "options", "places", "devices", "cure", "lock"),
+        *("environment", "environment_state", "managed", "not_yet_run_on_hardware"),
+    }
     assert set(compilers["openvino"]["options"][0]) == {
-        *("name", "type", "default", "choices", "help"),
+        *("name", "type", "default", "choices", "presets", "help"),
     }
     models = json.loads(ngb("list", "models", "--json", cwd=folder, check=0).stdout)
     assert "timm:NAME" in models["models"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,8 +16,8 @@ from ngraphbench.errors import NGraphBenchError, SpecError
 
 if TYPE_CHECKING:
     from ngraphbench.plugin import Compiler
+    from ngraphbench.session.availability import Availability
     from ngraphbench.session.launches import Learned
-    from ngraphbench.types import Support
 
 __all__ = ["doctor", "list_things", "report", "show"]
 
@@ -84,50 +85,51 @@ def list_things(
     return listings[what](json_=json_)
 
 
-def _supports() -> list[tuple[str, Compiler | None, Support]]:
+def _survey() -> list[Availability]:
     from ngraphbench.environments.topology import default_threads
-    from ngraphbench.plugin import discover, load_compiler
-    from ngraphbench.session.probing import probe_all
-    from ngraphbench.types import Device
+    from ngraphbench.plugin import discover
+    from ngraphbench.session.availability import survey
 
-    targets = discover()
-    found = probe_all(targets, Device(threads=default_threads()))
-    listed: list[tuple[str, Compiler | None, Support]] = []
-    for name, support in found.items():
-        try:
-            listed.append((name, load_compiler(targets[name]), support))
-        except NGraphBenchError:
-            listed.append((name, None, support))
-    return listed
+    return survey(discover(), threads=default_threads())
 
 
-def _compiler_json(compiler: Compiler | None, support: Support) -> dict[str, Any]:
-    about: dict[str, Any] = support.to_json()
-    about["accepts"] = list(compiler.accepts) if compiler else []
-    about["options"] = [
-        {
-            "name": option.name,
-            "type": option.type,
-            "default": option.default,
-            "choices": list(option.choices),
-            "help": option.help,
-        }
-        for option in (compiler.options if compiler else ())
-    ]
-    return about
+def _listing(found: list[Availability]) -> dict[str, Any]:
+    return {one.name: {**one.to_json(), **_declared(one.compiler)} for one in found}
+
+
+def _declared(compiler: Compiler | None) -> dict[str, Any]:
+    return {
+        "accepts": list(compiler.accepts) if compiler else [],
+        "options": [
+            {
+                "name": option.name,
+                "type": option.type,
+                "default": option.default,
+                "choices": list(option.choices),
+                "presets": dict(option.presets),
+                "help": option.help,
+            }
+            for option in (compiler.options if compiler else ())
+        ],
+    }
 
 
 def _compilers(*, json_: bool, with_options: bool = False) -> int:
-    from ngraphbench.cli.printing import print_options, print_support
+    from ngraphbench.cli.printing import print_availability, print_options
+    from ngraphbench.plugin import discover, load_compiler
 
-    found = _supports()
+    if with_options and not json_:
+        plugins: list[Compiler] = []
+        for target in discover().values():
+            with suppress(NGraphBenchError):
+                plugins.append(load_compiler(target))
+        print_options(plugins)
+        return 0
+    found = _survey()
     if json_:
-        listing = {name: _compiler_json(compiler, support) for name, compiler, support in found}
-        sys.stdout.write(json.dumps({"compilers": listing}, indent=1) + "\n")
-    elif with_options:
-        print_options([compiler for _, compiler, _ in found if compiler is not None])
+        sys.stdout.write(json.dumps({"compilers": _listing(found)}, indent=1) + "\n")
     else:
-        print_support(found)
+        print_availability(found)
     return 0
 
 
@@ -184,18 +186,18 @@ def _devices(*, json_: bool) -> int:
 
 def doctor(json_: JsonObject = False) -> int:
     """Say what works here, what does not and how to cure it, and what disturbs measurement."""
-    from ngraphbench.cli.printing import print_lines, print_pairs, print_support
+    from ngraphbench.cli.printing import print_availability, print_lines, print_pairs
     from ngraphbench.environments.doctor import examine
     from ngraphbench.session.launches import learned
 
-    found, seen = _supports(), examine(accelerator="cuda")
+    found, seen = _survey(), examine(accelerator="cuda")
     if json_:
-        listing = {name: _compiler_json(compiler, support) for name, compiler, support in found}
+        listing = _listing(found)
         told = {key: value for key, value in seen.items() if key != "lines"}
         answer = {"compilers": listing, **told, "launches": asdict(learned())}
         sys.stdout.write(json.dumps(answer, indent=1) + "\n")
         return 0
-    print_support(found)
+    print_availability(found)
     print_lines([""])
     print_pairs(seen["lines"] | {"launches": _launch_line(learned())})
     quiet = "Nothing seen now that would disturb measurement."

@@ -152,6 +152,14 @@ def bench(
         str | None, typer.Option(metavar="8GiB", help="Memory limit of one program.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of random weights, inputs and slot order.")] = 0,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME[@VERSION][:opt=val,...]",
+            help="What all others are compared with.",
+            show_default="eager; for ONNX files the unoptimised runtime",
+        ),
+    ] = None,
     environments: Annotated[
         str,
         typer.Option(help="current: this Python; managed: a locked environment per compiler."),
@@ -187,6 +195,8 @@ def bench(
         seed=seed,
     )
     settings["environments"] = environments
+    if baseline is not None:
+        settings["baseline"] = baseline
     entries = options.model_entries(
         models,
         input_ or [],

@@ -18,16 +18,17 @@ if TYPE_CHECKING:
     from ngraphbench.api import Run
     from ngraphbench.plan import Plan
     from ngraphbench.plugin import Compiler
-    from ngraphbench.types import Support
+    from ngraphbench.session.availability import Availability
+    from ngraphbench.types import OptionValue
 
 __all__ = [
+    "print_availability",
     "print_blocks",
     "print_lines",
     "print_options",
     "print_outcome",
     "print_pairs",
     "print_plan",
-    "print_support",
     "print_table",
     "print_terms",
 ]
@@ -82,19 +83,23 @@ def minutes(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def print_support(found: Iterable[tuple[str, Compiler | None, Support]]) -> None:
-    """Print one line per compiler: usable or not, version, and the cure."""
+def print_availability(found: Iterable[Availability]) -> None:
+    """Print one line per compiler: where it works, which version, on what, else why and a cure."""
     console = Console()
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("compiler", "here", "version", "takes", "what to do"):
-        table.add_column(column)
-    for name, compiler, support in found:
-        takes = ", ".join(compiler.accepts) if compiler else ""
-        notes = [support.hint] if support.hint and not support.ok else []
-        if compiler is not None and compiler.not_yet_run_on_hardware:
+    for column in ("compiler", "works", "version", "device", "takes", "reason and cure"):
+        table.add_column(column, no_wrap=column == "compiler")
+    for one in found:
+        takes = ", ".join(one.compiler.accepts) if one.compiler else ""
+        notes = [] if one.places else [one.reason, *([f"or: {one.cure}"] if one.cure else [])]
+        if one.environment and one.environment.state != "ready":
+            notes.append(f"its environment is {one.environment.state}")
+        if one.compiler is not None and one.compiler.not_yet_run_on_hardware:
             notes.append("not yet run on hardware")
-        here = "[green]yes[/green]" if support.ok else "[red]no[/red]"
-        table.add_row(clean(name), here, clean(support.version), takes, clean("; ".join(notes)))
+        works = f"[green]{', '.join(one.places)}[/green]" if one.places else "[red]no[/red]"
+        told = clean("; ".join(filter(None, notes)))
+        devices = ", ".join(one.devices)
+        table.add_row(clean(one.name), works, clean(one.version), devices, takes, told)
     console.print(table)
 
 
@@ -115,10 +120,19 @@ def print_options(compilers: Iterable[Compiler]) -> None:
         console.print(f"[bold]{clean(compiler.name)}[/bold]")
         for option in compiler.options:
             choices = " | ".join(map(str, option.choices)) or option.type
-            default = str(option.default).lower() if option.type == "bool" else option.default
-            _print_term(console, f"{option.name} = {choices}   (default {default})", option.help)
+            default = _plain(option.default)
+            kind = f"{option.type}, " if option.choices else ""
+            presets = "".join(
+                f"; {name}: {_plain(value)}" for name, value in option.presets.items()
+            )
+            told = f"{option.name} = {choices}   ({kind}default {default}{presets})"
+            _print_term(console, told, option.help)
         if not compiler.options:
             console.print("  no options")
+
+
+def _plain(value: OptionValue) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def print_terms(terms: Mapping[str, str]) -> None:

@@ -20,6 +20,7 @@ from ngraphbench import __version__
 from ngraphbench.analysis.reversal import Reversal, reversals
 from ngraphbench.analysis.tables import Cell, Evidence, Group, Interval, Read
 from ngraphbench.analysis.verdict import Verdict, headline_sentences, verdicts
+from ngraphbench.analysis.versions import version_verdicts
 from ngraphbench.errors import NGraphBenchError, StoreError
 from ngraphbench.records import FAILURES
 from ngraphbench.report.alone import block_tables
@@ -141,6 +142,7 @@ def _page(
         "groups": groups,
         "cells": cells,
         "failures": [row for row in cells if not row["rate"]],
+        "versions": version_verdicts(evidence),
         "orders": _orders(orders),
         "unpaired": sum(order.reason == "unpaired" for order in orders),
         "verified": [row for row in cells if row["verification"]],

@@ -21,6 +21,7 @@ from ngraphbench.analysis.reversal import Reversal, reversals
 from ngraphbench.analysis.tables import Cell, Evidence, Read
 from ngraphbench.analysis.tables import Group as CellGroup
 from ngraphbench.analysis.verdict import headline, verdicts
+from ngraphbench.analysis.versions import version_verdicts
 from ngraphbench.records import FAILURES
 from ngraphbench.report.alone import BlockTable, block_tables
 from ngraphbench.report.wording import (
@@ -82,6 +83,8 @@ def print_run(
         _section(console, alone.title, [_block_table(alone), *alone.notes])
     if len(answers) > 1:
         _section(console, "Verdicts", [f"{v.model}: {v.sentence}" for v in answers])
+    if versions := version_verdicts(evidence):
+        _section(console, "Versions", [found.sentence for found in versions])
     if orders:
         _section(console, "Order of the models", _order_lines(orders))
     failures = _failures(evidence.cells)
