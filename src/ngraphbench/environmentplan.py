@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ngraphbench.candidates import Candidate
 from ngraphbench.errors import EnvironmentFailed
-from ngraphbench.locks import EnvironmentRequest, is_path, request_for
+from ngraphbench.locks import EnvironmentRequest, find_lock, is_path, request_for
 
 __all__ = ["Choice", "Environments"]
 
@@ -48,6 +48,9 @@ class Environments:
             return self._interpreter(candidate)
         here = found is not None and ref.version in (found[1], found[1].partition("+")[0])
         if not self.managed and (here or not ref.version):
+            return Choice()
+        if not candidate.packages and find_lock(candidate.environment or ref.name) is None:
+            # It needs nothing that an environment could hold, such as a program of its own.
             return Choice()
         try:
             request = request_for(

@@ -37,7 +37,8 @@ def plan(base: Path, compilers: list[Any], *, facts: Json | None = None, **more:
         {"name": "t", "models": ["a.onnx"], "compilers": compilers, "batch_sizes": [1], **more}
     )
     local = {**FACTS["local"], "interpreter": TAG, "interpreters": PLACES, **(facts or {})}
-    return make_plan(experiment, base=base, compilers=COMPILERS, facts={"local": local})
+    compilers = {**COMPILERS, "fake": "plan_fixture:Fake"}
+    return make_plan(experiment, base=base, compilers=compilers, facts={"local": local})
 
 
 def only(found: Plan) -> Session:
@@ -78,6 +79,11 @@ def test_managed_gives_each_its_own_and_needs_nothing_here(base: Path) -> None:
     )
     assert "--environments managed" in reproduce_command(session.cases[0], session)
     assert json.loads(json.dumps(found.to_json())) == Plan.from_json(found.to_json()).to_json()
+
+
+def test_what_needs_no_distribution_needs_no_environment(base: Path) -> None:
+    found = plan(base, ["fake"], environments="managed", baseline=None)
+    assert list(only(found).environments) == ["onnxruntime"] and found.skipped == ()
 
 
 def test_another_lock_or_interpreter_is_another_session(base: Path) -> None:

@@ -104,7 +104,7 @@ def test_shipped_locks_are_exact_and_name_no_index(name: str) -> None:
     assert not lock.text or "numpy" in named, "the worker needs it"
 
 
-def test_every_lock_is_of_a_compiler() -> None:
+def test_every_compiler_that_was_seen_to_work_has_a_lock() -> None:
     plugins = [load_compiler(target) for target in discover().values()]
-    used = {plugin.environment or plugin.name for plugin in plugins}
-    assert used <= set(lock_names())
+    seen = [one for one in plugins if one.packages and not one.not_yet_run_on_hardware]
+    assert {one.environment or one.name for one in seen} <= set(lock_names())
