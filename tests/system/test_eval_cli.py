@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pytest
 from command_line import ngb, records, write_model
@@ -16,6 +17,7 @@ from ngraphbench.errors import SpecError
 from ngraphbench.models.sources import resolve_model
 from ngraphbench.plan import Plan
 from ngraphbench.store.rundir import RunDir
+from ngraphbench.store.schema import load_schema
 
 ITEMS = 11
 
@@ -47,6 +49,7 @@ def test_the_metric_is_that_of_the_timed_programs(folder: Path) -> None:
     found = records(done)
     assert len(found) == 4
     for record in found:
+        jsonschema.Draft202012Validator(load_schema()).validate(record)
         told = record["verification"]["eval"]
         assert told["value"] == told["reference"] == pytest.approx((ITEMS - 2) / ITEMS)
         assert (told["metric"], told["items"], told["problem"]) == ("top1", ITEMS, "")

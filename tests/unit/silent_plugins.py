@@ -60,7 +60,11 @@ OUTPUT_FAULTS: dict[str, Callable[[Array], Array]] = {
     "extra-axis": lambda array: array[np.newaxis],
     "narrowed": lambda array: array.astype(np.int32).astype(array.dtype),
 }
-STATE_FAULTS = ("bf16", "stale", "reused-buffer", "swapped-outputs", "late", "first-input")
+STATE_FAULTS = (
+    *("bf16", "stale", "reused-buffer", "swapped-outputs", "late", "first-input"),
+    *("resized-garbage", "resized-empty"),
+)
+"""Those that depend on earlier runs, or on a batch size that was set after compiling for 1."""
 FAULTS = (*OUTPUT_FAULTS, *STATE_FAULTS)
 
 
@@ -79,6 +83,7 @@ class SilentProgram(Program):
                 tensor.CopyFrom(numpy_helper.from_array(rounded, tensor.name))
         self._evaluator: Any = ReferenceEvaluator(model)
         self._fault = fault
+        self._batch = workload.batch
         self._inputs: Arrays = {}
         self._shown: Arrays = {}
         self._runs = 0
@@ -109,6 +114,9 @@ class SilentProgram(Program):
         if self._fault == "late" and self._runs > 30:
             return {name: value + 1 for name, value in self._shown.items()}
         change = OUTPUT_FAULTS.get(self._fault, OUTPUT_FAULTS["none"])
+        if self._batch > 1:
+            resized = {"resized-garbage": _uninitialised, "resized-empty": OUTPUT_FAULTS["empty"]}
+            change = resized.get(self._fault, change)
         return {name: change(value) for name, value in self._shown.items()}
 
     def close(self) -> None:

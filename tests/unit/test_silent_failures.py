@@ -47,10 +47,21 @@ EXPECTED = {
     "swapped-outputs": "values",
     "late": "drifted",
     "first-input": "values",
+    "resized-garbage": "values",
+    "resized-empty": "shape",
 }
 """What each fault is called where the outputs are floats."""
 
 INTEGERS = {"narrowed": "values", "empty": "shape", "stale": "values", "zeros": "values"}
+KINDS = {
+    "a reshape that returns garbage": ("resized-garbage", "uninitialised"),
+    "an empty output": ("resized-empty", "empty", "empty-rows"),
+    "a folded batch": ("folded-shape", "folded-values", "batch-one-only", "first-row"),
+    "bf16 chosen silently": ("bf16", "half", "half-inside"),
+    "reused output buffers": ("reused-buffer", "stale"),
+}
+"""What real compilers were seen to do, and the faults that stand for it."""
+
 CELLS = [
     *(("floats", fault, reason) for fault, reason in EXPECTED.items()),
     *(("integers", fault, reason) for fault, reason in INTEGERS.items()),
@@ -119,21 +130,22 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         exporter = Exporter()
         found = resolve_model("m.onnx", base=folder).to_json()
         exporter.open({"model": found, "root": str(folder / "w"), "seed": 0})
-        exporter.batch({"batch": BATCH})
+        for batch in (1, BATCH):
+            exporter.batch({"batch": batch})
     return folders
 
 
-def outcome(folder: Path, fault: str) -> tuple[str, str]:
+def outcome(folder: Path, fault: str, *, batch: int = BATCH) -> tuple[str, str]:
     """Return status and reason of a cell measured with this fault."""
     root = folder / "w"
     case = Case(
         model=resolve_model("m.onnx", base=folder),
         compiler=CompilerRef("silent", TARGET, {"fault": fault}, {"fault": fault}),
         device=Device(),
-        batch=BATCH,
+        batch=batch,
     )
     state = CaseState()
-    references = load_references(root, BATCH)
+    references = load_references(root, batch)
     resident = Resident(case, state, Limits(), InThisProcess, root, folder, references)
     try:
         resident.prepare()
@@ -153,6 +165,16 @@ def test_a_silent_failure_is_wrong(
     models: dict[str, Path], name: str, fault: str, reason: str
 ) -> None:
     assert outcome(models[name], fault) == ("wrong", reason)
+
+
+@pytest.mark.parametrize("fault", ["resized-garbage", "resized-empty"])
+def test_what_a_reshape_breaks_is_right_at_batch_one(models: dict[str, Path], fault: str) -> None:
+    assert outcome(models["floats"], fault, batch=1) == ("ok", "")
+
+
+def test_each_kind_that_was_seen_is_planted() -> None:
+    for kind, faults in KINDS.items():
+        assert set(faults) <= set(EXPECTED), kind
 
 
 def test_every_fault_is_planted_somewhere() -> None:

@@ -57,21 +57,21 @@ def describe_factor(ratios: list[float]) -> str:
     """Return what the times of the program relative to those of its twin say.
 
     >>> describe_factor([4.0, 4.1, 3.9])
-    'with them set to 0 a call takes 0.25 of the time (0.24 to 0.26 in 3 turns, alone)'
+    'with them set to 0 it runs 4x as fast (3.9 to 4.1 in 3 turns, alone)'
     >>> describe_factor([1.0, 1.01, 0.99])
-    'with them set to 0 a call takes as long (0.99 to 1.01 of the time in 3 turns, alone)'
+    'no difference was seen with them set to 0 (0.99x to 1.01x as fast in 3 turns, alone)'
     """
-    shares = sorted(1 / ratio for ratio in ratios)
-    middle = statistics.median(shares)
-    span = f"{shares[0]:.2f} to {shares[-1]:.2f}"
-    if abs(middle - 1) < NO_DIFFERENCE or shares[0] <= 1 <= shares[-1]:
+    ordered = sorted(ratios)
+    low, high, turns = ordered[0], ordered[-1], len(ratios)
+    middle = statistics.median(ordered)
+    if low <= 1 <= high or abs(middle - 1) < NO_DIFFERENCE:
         return (
-            f"with them set to 0 a call takes as long ({span} of the time in"
-            f" {len(shares)} turns, alone)"
+            f"no difference was seen with them set to 0 ({low:.3g}x to {high:.3g}x as fast"
+            f" in {turns} turns, alone)"
         )
     return (
-        f"with them set to 0 a call takes {middle:.2f} of the time ({span} in"
-        f" {len(shares)} turns, alone)"
+        f"with them set to 0 it runs {middle:.3g}x as fast ({low:.3g} to {high:.3g}"
+        f" in {turns} turns, alone)"
     )
 
 
