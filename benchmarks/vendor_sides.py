@@ -6,15 +6,18 @@ import json
 import math
 import os
 import select
+import shutil
 import signal
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import ngraphbench
 from ngraphbench.environments.capture import worker_environment
 from ngraphbench.environments.kit import build_kit, worker_command
 from ngraphbench.models.sources import resolve_model
@@ -47,6 +50,10 @@ class Row:
     """How many requests the worker holds at a time; 0 is its sync mode."""
     longer: int = 1
     """How many times as long its turns are, and how many times fewer."""
+    tolerance: float = 0.02
+    shared: bool = False
+    """The vendor's timer loads the artefact that the worker saves; both have an interpreter
+    of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,16 @@ class Setting:
     scratch: Path
     threads: int
     clock: str
+    pythons: Mapping[str, str] = field(default_factory=dict)
+    """Interpreters of compilers that are not installed beside this one."""
+
+    def python(self, row: Row) -> str:
+        """Return the interpreter of a row's compiler."""
+        return self.pythons.get(row.compiler, sys.executable)
+
+    def artifact(self, row: Row) -> Path:
+        """Return the folder of what a row's two sides share."""
+        return self.scratch / f"artifact-{row.name}"
 
 
 OPENVINO = ["-infer_precision", "f32", "-ip", "f32"]
@@ -106,6 +123,17 @@ ROWS = {
             # Starting and draining two requests is part of a turn: it must be a small one.
             longer=8,
         ),
+        Row(
+            "iree",
+            "iree-benchmark-module",
+            "iree",
+            "iree-benchmark-module",
+            # Each of its turns is a process that starts, loads the module and warms up.
+            longer=5,
+            tolerance=0.03,
+            shared=True,
+        ),
+        Row("tvm", "time_evaluator", "tvm", "time_evaluator", tolerance=0.03, shared=True),
     )
 }
 DEFAULT_ROWS = ["eager", "onnxruntime", "openvino", "openvino x2"]
@@ -125,13 +153,15 @@ class Vendor:
             "scratch": str(setting.scratch),
             "threads": setting.threads,
             "clock": setting.clock,
+            "artifact": str(setting.artifact(row)),
             **row.asked,
             "settings": settings | row.asked.get("settings", {}),
         }
         script = Path(__file__).with_name("vendor_turns.py")
         self._log = (setting.scratch / f"vendor-{row.name}.log").open("wb")
         self._process = subprocess.Popen(
-            [sys.executable, str(script), row.timer, json.dumps(about)],
+            [setting.python(row), str(script), row.timer, json.dumps(about)],
+            env=os.environ | {"PYTHONPATH": str(Path(ngraphbench.__file__).parents[1])},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -188,7 +218,7 @@ class Ours:
         self._built = {"root": str(setting.workload), "batch": 1, "precision": "fp32"}
         self._options = resolve_options(plugin, row.options)
         self._worker = WorkerProcess.spawn(
-            worker_command(sys.executable, build_kit(scratch)),
+            worker_command(setting.python(row), build_kit(scratch)),
             env=worker_environment(compiler=plugin, device=device, work=work, token="vendors"),
             log=scratch / f"worker-{row.name}.log",
             cwd=scratch,
@@ -204,6 +234,10 @@ class Ours:
         request("run", deadline_s=SETUP_S, calls=20)
         call_s = statistics.median(request("run", deadline_s=SETUP_S, calls=10)["ns"]) / 1e9
         self._rewarm_calls = max(3, math.ceil(REWARM_S / call_s))
+        if self._row.shared:
+            request(
+                "save_artifact", deadline_s=SETUP_S, path=str(self._setting.artifact(self._row))
+            )
         self._worker.suspend()
         return dict(built["coverage"] or {})
 
@@ -249,6 +283,7 @@ class Ours:
 
     def close(self) -> None:
         self._worker.kill()
+        shutil.rmtree(self._setting.artifact(self._row), ignore_errors=True)
 
 
 def export(model: str, root: Path) -> Path:

@@ -11,8 +11,10 @@ one turn, after an untimed re-warm. Nothing of ngraphbench times anything here. 
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -149,6 +151,59 @@ def use_benchmark_app(about: dict[str, Any], serve: Callable[[Turn, dict[str, An
     app.main()
 
 
+def use_iree(about: dict[str, Any], serve: Callable[[Turn, dict[str, Any]], None]) -> None:
+    """Serve turns of ``iree-benchmark-module``, each a process of its own that warms up first."""
+    import numpy as np
+
+    workload = _workload(about)
+    module = Path(about["artifact"]) / "program.vmfb"
+    words = [
+        str(Path(sys.executable).with_name("iree-benchmark-module")),
+        f"--module={module}",
+        f"--function={json.loads(module.with_name('coverage.json').read_text())['entry']}",
+        "--device=local-task",
+        f"--task_topology_group_count={about['threads']}",
+        "--benchmark_format=json",
+    ]
+    for name, array in workload.input_arrays("a").items():
+        path = Path(about["scratch"]) / f"iree-{len(words)}.npy"
+        assert array.dtype == np.float32, name
+        np.save(path, array)
+        words.append(f"--input=@{path}")
+
+    def turn(seconds: float, rewarm_s: float) -> dict[str, Any]:
+        limits = [f"--benchmark_min_time={seconds}s", f"--benchmark_min_warmup_time={rewarm_s}"]
+        done = subprocess.run([*words, *limits], capture_output=True, text=True, check=True)
+        (found,) = json.loads(done.stdout)["benchmarks"]
+        unit_s = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3}[found["time_unit"]]
+        time_of = found["cpu_time" if about["clock"] == "cpu" else "real_time"]
+        return {"mean_s": time_of * unit_s, "median_s": None, "calls": found["iterations"]}
+
+    serve(turn, {})
+
+
+def use_tvm(about: dict[str, Any], serve: Callable[[Turn, dict[str, Any]], None]) -> None:
+    """Serve turns of the virtual machine's ``time_evaluator``, a repeat for each call."""
+    os.environ |= {"TVM_NUM_THREADS": str(about["threads"]), "TVM_BIND_THREADS": "0"}
+    import tvm
+
+    workload = _workload(about)
+    library = tvm.runtime.load_module(str(Path(about["artifact"]) / "program.so"))
+    machine, device = tvm.relax.VirtualMachine(library, tvm.cpu()), tvm.cpu()
+    inputs = [tvm.runtime.tensor(array) for array in workload.input_arrays("a").values()]
+    call = machine["main"]
+
+    def turn(seconds: float, rewarm_s: float) -> dict[str, Any]:
+        start = time.perf_counter()
+        calls = _repeat(lambda: call(*inputs), rewarm_s)
+        each_s = (time.perf_counter() - start) / calls
+        repeats = max(1, math.ceil(seconds / each_s))
+        found = machine.time_evaluator("main", device, number=1, repeat=repeats)(*inputs)
+        return {"mean_s": found.mean, "median_s": found.median, "calls": repeats}
+
+    serve(turn, {})
+
+
 def _told(compiled: Any) -> dict[str, Any]:
     return {
         "threads": int(compiled.get_property("INFERENCE_NUM_THREADS")),
@@ -164,6 +219,8 @@ TIMERS = {
     "torch": use_torch,
     "onnxruntime": use_onnxruntime,
     "benchmark_app": use_benchmark_app,
+    "iree-benchmark-module": use_iree,
+    "time_evaluator": use_tvm,
 }
 
 
@@ -171,11 +228,12 @@ def _workload(about: dict[str, Any]) -> Workload:
     return Workload.open(Path(about["root"]), batch=1, build=build_module)
 
 
-def _repeat(call: Callable[[], Any], seconds: float) -> None:
+def _repeat(call: Callable[[], Any], seconds: float) -> int:
     count, end = 0, time.perf_counter() + seconds
     while count < REWARM_CALLS or time.perf_counter() < end:
         call()
         count += 1
+    return count
 
 
 def main() -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "Program",
     "ReportsCoverage",
     "ReportsDeviceMemory",
+    "ReportsTuning",
     "RunsConcurrently",
     "SavesArtifact",
     "StartsItsWorker",
@@ -125,6 +126,18 @@ class ReportsDeviceMemory(Protocol):
     """A program that knows how much device memory it holds."""
 
     def device_memory_bytes(self) -> int: ...
+
+
+@runtime_checkable
+class ReportsTuning(Protocol):
+    """A program whose compile began with a search over measured variants.
+
+    ``tuning_s()`` returns how many seconds of that compile the search took, nearly none where
+    what it needed was known already, None where there was no search. They are kept apart from
+    the time to compile.
+    """
+
+    def tuning_s(self) -> float | None: ...
 
 
 @runtime_checkable

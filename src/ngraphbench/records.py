@@ -84,7 +84,12 @@ def interval(estimate: float, low: float, high: float, confidence: float, claim:
     }
 
 
-OPTIONAL_COSTS = ("compile_cold_samples_s", "artifact_load_s", "leak_bytes_per_1000_calls")
+OPTIONAL_COSTS = (
+    "tuning_s",
+    "compile_cold_samples_s",
+    "artifact_load_s",
+    "leak_bytes_per_1000_calls",
+)
 """Cost keys that a record has only where they were measured; older records have none."""
 
 

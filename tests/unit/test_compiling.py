@@ -63,3 +63,16 @@ def test_three_while_they_are_short(
     compile_cold_again(make, state, budget_s=budget_s, interrupted=lambda: interrupted)
     assert state.costs["compile_cold_samples_s"] == samples
     assert all(again.ended and not again.scratch.exists() for again in made)
+
+
+def test_what_must_tune_again_is_compiled_once(tmp_path: Path) -> None:
+    state = CaseState()
+    state.costs |= {"import_s": 0.5, "tuning_s": 300.0}
+    state.add_cold_compile(2.0)
+    compile_cold_again(
+        lambda number: cast(Any, Again(tmp_path / str(number))),
+        state,
+        budget_s=600.0,
+        interrupted=lambda: False,
+    )
+    assert state.costs["compile_cold_samples_s"] == [2.0]

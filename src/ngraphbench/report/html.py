@@ -49,6 +49,7 @@ COSTS = {
     "export_s": "export",
     "environment_s": "environment",
     "import_s": "import",
+    "tuning_s": "tuning",
     "compile_cold_s": "compile, cold",
     "compile_warm_s": "compile, warm",
     "artifact_load_s": "load artefact",

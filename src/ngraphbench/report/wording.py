@@ -195,7 +195,11 @@ def compile_lines(evidence: Evidence) -> list[str]:
         counts = sorted({len(c.get("compile_cold_samples_s") or [0]) for c in costs})
         n = "-".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
         parts = [f"cold {_span('compile_cold_s', costs)} (median, n={n})"]
-        named = {"compile_warm_s": "warm", "artifact_load_s": "from its artefact"}
+        named = {
+            "tuning_s": "tuning before it",
+            "compile_warm_s": "warm",
+            "artifact_load_s": "from its artefact",
+        }
         parts += [f"{name} {span}" for key, name in named.items() if (span := _span(key, costs))]
         lines.append(f"{label}: {', '.join(parts)}")
     return lines

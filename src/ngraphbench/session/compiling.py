@@ -33,8 +33,10 @@ def compile_cold_again(
     """
     for number in range(1, COLD_COMPILES):
         costs = state.costs
-        each_s = costs["import_s"] + costs["compile_cold_s"]
-        if interrupted() or costs["compile_cold_s"] > LONGEST_S or number * each_s > budget_s:
+        # An empty cache would have it tune again as well.
+        compile_s = costs["compile_cold_s"] + (costs.get("tuning_s") or 0.0)
+        each_s = costs["import_s"] + compile_s
+        if interrupted() or compile_s > LONGEST_S or number * each_s > budget_s:
             return
         again = make(number)
         compiled = _compiled(again)

@@ -305,6 +305,8 @@ class Resident:
         reply = self._staged("compile", "compile", self.limits.compile_s, **self._order())
         if self.cold:
             self.state.add_cold_compile(reply["seconds"])
+            if (tuning_s := reply.get("tuning_s")) is not None:
+                self.state.costs["tuning_s"] = tuning_s
         else:
             self.state.costs["compile_warm_s"] = reply["seconds"]
         self._keep_reported(reply)
