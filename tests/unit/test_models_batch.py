@@ -42,6 +42,9 @@ X = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
         ({"ids": [1, "seq"], "d": [1, "seq", "seq"]}, set()),
         ({"s": []}, set()),
         ({"x": ["?x.0", 3]}, {"?x.0"}),
+        ({"x": ["?x.0", "?x.1"], "s": [2, "?s.1", 8], "r": []}, {"?x.0", "?s.1"}),
+        ({"x": ["N", 5], "s": [2, "width", 8]}, {"N"}),
+        ({"x": [1, "?x.1", 8]}, set()),
     ],
 )
 def test_which_symbols_are_the_batch(shapes: dict[str, list], symbols: set[str]) -> None:
@@ -159,6 +162,19 @@ def test_rows_that_mix_are_none() -> None:
     assert "other values" in problem(lambda x: x.cumsum(0), size=2)
     assert "and 1x24 at batch 4" in problem(lambda x: x.reshape(1, -1), size=1)
     assert "and 6 at batch 4" in problem(lambda x: x.mean(0), size=1)
+
+
+def test_rows_that_rounding_moves_apart_are_a_batch_all_the_same() -> None:
+    def chaotic(inputs: Arrays) -> Outputs:
+        x = inputs["x"]
+        # Like a kernel that adds up in another order for one row than for more.
+        x = x if len(x) == 1 else np.nextafter(x, np.float32(np.inf))
+        return Outputs({"y": np.sin(np.float32(1e5) * x)}, {"y": "float32"})
+
+    whole = chaotic({"x": X})
+    assert not rows_problem(chaotic, {"x": X}, whole, axes={"x": 0}, sizes=(1, 4))
+    other = Outputs({"y": -whole.arrays["y"]}, whole.dtypes)
+    assert rows_problem(chaotic, {"x": X}, other, axes={"x": 0}, sizes=(1, 4))
 
 
 # --- Through the exporter, in this process

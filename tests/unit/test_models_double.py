@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+from ngraphbench.errors import Unsupported
 from ngraphbench.models.double import is_quantised, nudged_values, widen
 from ngraphbench.models.exporter import Exporter
-from ngraphbench.models.reference import Exact, Outputs, make_reference
+from ngraphbench.models.reference import Exact, Outputs, Reference, make_reference
+from ngraphbench.models.rounding import own_rounding
 from ngraphbench.models.sources import resolve_model
 from ngraphbench.types import Arrays, Json
 
@@ -128,6 +130,37 @@ def reference(own: float, exact: float, nudged: float):
 
     x: Arrays = {"x": np.zeros(1)}
     return make_reference("own", runs(own), a=x, b=x, exact=make)
+
+
+def test_without_fp64_inputs_moved_by_one_unit_tell_what_rounding_does() -> None:
+    def made(factor: float) -> Reference:
+        def run(inputs: Arrays) -> Outputs:
+            return Outputs({"y": np.sin(np.float32(factor) * inputs["x"])}, {"y": "float32"})
+
+        def exact(*, seconds: float, nudged: bool) -> Exact:
+            raise Unsupported("There is none.", reason="fp64")
+
+        random = np.random.default_rng(0)
+        a, b = ({"x": random.standard_normal((4, 8)).astype(np.float32)} for _ in "ab")
+        return make_reference("own", run, a=a, b=b, exact=exact)
+
+    wild = made(1e5)
+    assert wild.ill_conditioned and 1e-4 < (wild.baseline_rel_l2 or 0) < 0.1
+    assert any(note.startswith("rounding-estimated") for note in wild.notes)
+    tame = made(1.0)
+    assert (tame.ill_conditioned, tame.baseline_rel_l2, len(tame.notes)) == (False, None, 1)
+
+
+def test_a_rounding_that_cannot_be_told_is_none() -> None:
+    def run(inputs: Arrays) -> Outputs:
+        if inputs["x"][0] != 1:
+            raise ValueError("out of range")
+        return Outputs({"y": np.sqrt(inputs["x"])}, {"y": "float32"})
+
+    x = np.array([1.0], np.float32)
+    assert own_rounding(run, {"x": x}, run({"x": x})) == 0.0
+    whole = {"x": np.array([1], np.int64)}
+    assert own_rounding(run, whole, run(whole)) == 0.0
 
 
 def test_rounding_must_explain_why_fp64_is_elsewhere() -> None:

@@ -160,6 +160,27 @@ def test_a_dim_written_as_a_sum_of_others_is_their_sum() -> None:
     assert [spec.shape for spec in plan.bound(2)] == [(2, 5), (2, 69), (4, 64, 4)]
 
 
+@pytest.mark.parametrize("name", ["audio_lens", "audioLength", "n.len"])
+def test_lengths_are_those_of_the_whole_input(name: str) -> None:
+    declared = [Declared("audio", "float32", ("batch", "n")), Declared(name, "int64", ("batch",))]
+    assert plan_inputs(declared, {}).bound(2, attempt=1)[1].generator == "const:256"
+    given = plan_inputs(declared, {"audio": {"shape": ["batch", 900]}})
+    assert given.bound(2)[1].generator == "const:900"
+    own = plan_inputs(declared, {name: {"generator": "range:1:9"}})
+    assert own.bound(2)[1].generator == "int:1:9"
+
+
+def test_what_is_no_length_stays_as_it_is() -> None:
+    declared = [
+        Declared("image", "float32", ("batch", 3, "h", "w")),
+        Declared("lens", "int64", ("batch",)),
+        Declared("silent", "int64", ("batch",)),
+        Declared("image_len", "int64", ("batch", "h")),
+    ]
+    # Of height and width none is the length; lenses that are silent have none either.
+    assert {spec.generator for spec in plan_inputs(declared, {}).bound(1)[1:]} == {"int:0:2"}
+
+
 def test_a_sum_of_unknown_dims_is_a_dim_of_its_own() -> None:
     plan = plan_inputs([Declared("x", "float32", ("N", "a + b"))], {})
     assert plan.bound(2)[0].shape == (2, 64)

@@ -161,6 +161,12 @@ class OpenVino(Compiler):
             help="streams that share the threads; 0 leaves it to the hint",
         ),
         Option(
+            name="dynamic_quantization",
+            type="bool",
+            default=False,
+            help="compute in int8 where weights are stored so, as it does unless told not to",
+        ),
+        Option(
             name="cache",
             type="bool",
             default=False,
@@ -228,6 +234,9 @@ def _settings(
         settings["ENABLE_CPU_PINNING"] = False
         # With one thread per core only, it would use fewer threads than asked.
         settings["ENABLE_HYPER_THREADING"] = True
+    if not options.get("dynamic_quantization", False):
+        # Left alone it rounds activations to int8 wherever weights are: 3 % off, and not fp32.
+        settings["DYNAMIC_QUANTIZATION_GROUP_SIZE"] = 0
     if streams := int(options.get("num_streams", 1)):
         settings["NUM_STREAMS"] = streams
     if options.get("cache", False):

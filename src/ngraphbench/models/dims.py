@@ -7,7 +7,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 
-__all__ = ["derived_size", "is_expression"]
+__all__ = ["derived_size", "is_expression", "sizes_text"]
 
 _BINARY: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
@@ -47,6 +47,21 @@ def derived_size(symbol: str, sizes: Mapping[str, int]) -> int | None:
     except (SyntaxError, ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
         return None
     return int(value) if value == int(value) and value > 0 else None
+
+
+def sizes_text(sizes: Mapping[str, int]) -> str:
+    """Return sizes of dims for a reader; a dim without name is called by input and axis.
+
+    >>> sizes_text({"width": 64, "?x.2": 32})
+    'width=64, axis 2 of x=32'
+    """
+    named = {
+        f"axis {name.rpartition('.')[2]} of {name[1:].rpartition('.')[0]}"
+        if name.startswith("?")
+        else name: size
+        for name, size in sizes.items()
+    }
+    return ", ".join(f"{name}={size}" for name, size in named.items())
 
 
 def _value(node: ast.expr, sizes: Mapping[str, int]) -> float:

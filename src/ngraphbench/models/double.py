@@ -16,7 +16,8 @@ import numpy as np
 from ngraphbench.case import ONNX_BASELINE
 from ngraphbench.errors import CompileFailed, Unsupported, first_line
 from ngraphbench.models.onnxfile import OnnxFile, load_whole, nodes
-from ngraphbench.models.reference import Exact, Outputs, plain_session
+from ngraphbench.models.onnxrunner import plain_session
+from ngraphbench.models.reference import Exact, Outputs
 from ngraphbench.models.values import from_bfloat16
 from ngraphbench.types import BFLOAT16, FLOATS, Array, Arrays, TensorSpec
 

@@ -23,6 +23,7 @@ from ngraphbench.models.doubts import is_constant, notes_on
 from ngraphbench.models.evaluation import evaluate_source, score_outputs
 from ngraphbench.models.feeds import Feed, feed_from_file, make_feed
 from ngraphbench.models.flushed import write_flushed
+from ngraphbench.models.guesses import all_failed, with_sizes
 from ngraphbench.models.inputs import InputPlan, merge_overrides
 from ngraphbench.models.origins import OnnxSource, Source, TorchSource
 from ngraphbench.models.reference import Outputs, Reference, relative_error
@@ -138,22 +139,29 @@ class Exporter:
     def _referenced(
         self, source: Source, batch: int, seed: int, *, folder: Path
     ) -> tuple[Feed, Reference]:
-        """Return inputs and reference, trying other guessed sizes when the first ones fail."""
+        """Return inputs and reference, at other sizes where the guess fails or says nothing."""
         plan = source.plan
         if plan.fixed_batch not in (None, batch) and self._rewrites(source):
             return self._rewritten(source, batch, seed, folder=folder)
         failure: NGraphBenchError | None = None
-        for attempt in range(self._attempt, plan.attempts):
+        constant: int | None = None
+        last = self._attempt + 1 if self._model.get("inputs_file") else plan.attempts
+        for attempt in range(self._attempt, last):
             feed = self._feed(source, plan, batch, seed=seed, attempt=attempt)
             try:
                 reference = source.reference(feed, folder)
             except CompileFailed as error:
                 failure = failure or error
-                if self._model.get("inputs_file"):
-                    break
                 continue
-            self._attempt = attempt
-            return feed, reference
+            if last == 1 or not is_constant(feed, reference):
+                self._attempt = attempt
+                return feed, with_sizes(reference, plan, attempt)
+            # Too little to tell inputs apart by, say one frame less its own mean: try others.
+            constant = attempt if constant is None else constant
+        if constant is not None:
+            self._attempt = constant
+            feed = self._feed(source, plan, batch, seed=seed, attempt=constant)
+            return feed, with_sizes(source.reference(feed, folder), plan, constant)
         assert failure is not None
         short_of_memory = "alloc" in failure.message.lower()
         if batch > 1 and not short_of_memory and self._runs_alone(source, seed):
@@ -162,7 +170,7 @@ class Exporter:
                 reason="batch-fixed",
                 hint="Its inputs declare a batch that its operators do not follow.",
             ) from failure
-        raise failure
+        raise all_failed(failure, plan) if plan.attempts > 1 else failure
 
     def _rewrites(self, source: Source) -> bool:
         return source.rewritable and source.plan.declared and not self._model.get("inputs_file")

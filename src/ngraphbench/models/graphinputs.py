@@ -1,26 +1,20 @@
-"""The inputs that an ONNX graph declares, with integer ranges from the tables they index."""
+"""The inputs that an ONNX graph declares, with the integers that fit it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ngraphbench.errors import Unsupported
 from ngraphbench.models.inputs import Declared, InputPlan, plan_inputs
-from ngraphbench.models.onnxfile import graph_inputs, nodes
+from ngraphbench.models.integers import integer_generators
+from ngraphbench.models.onnxfile import graph_inputs
 from ngraphbench.types import INTEGERS
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, ValueInfoProto
+    from onnx import ModelProto, ValueInfoProto
 
 __all__ = ["declared_inputs", "declared_shapes", "plan_graph_inputs"]
-
-# Operators that hand the values of their first input on, so that a bound found behind
-# them holds for the input itself.
-_CARRIERS = (
-    *("Cast", "Concat", "Expand", "Flatten", "Gather", "Identity", "Reshape"),
-    *("Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
-)
 
 
 def plan_graph_inputs(model: ModelProto, overrides: Mapping[str, Any]) -> InputPlan:
@@ -34,11 +28,11 @@ def plan_graph_inputs(model: ModelProto, overrides: Mapping[str, Any]) -> InputP
 
 def declared_inputs(model: ModelProto) -> tuple[Declared, ...]:
     """Return the inputs to feed, initializers left out, in the graph's order."""
-    bounds = _index_bounds(model)
-    return tuple(_declared(value, bounds) for value in graph_inputs(model))
+    generators = integer_generators(model)
+    return tuple(_declared(value, generators) for value in graph_inputs(model))
 
 
-def _declared(value: ValueInfoProto, bounds: Mapping[str, int]) -> Declared:
+def _declared(value: ValueInfoProto, generators: Mapping[str, str]) -> Declared:
     kind = value.type.WhichOneof("value")
     if kind != "tensor_type":
         raise Unsupported(
@@ -50,15 +44,20 @@ def _declared(value: ValueInfoProto, bounds: Mapping[str, int]) -> Declared:
     tensor = value.type.tensor_type
     dtype = _dtype_name(value.name, tensor.elem_type)
     shape = _dims(value) if tensor.HasField("shape") else None
-    bound = bounds.get(value.name, 0)
-    generator = f"int:0:{bound}" if bound and dtype in INTEGERS else ""
+    generator = generators.get(value.name, "") if dtype in INTEGERS else ""
     return Declared(name=value.name, dtype=dtype, shape=shape, generator=generator)
+
+
+# What exporters write for a dim that has no name: two of them need not be equal.
+_NAMELESS = ("?", "-1", "None")
 
 
 def _dims(value: ValueInfoProto) -> tuple[int | str, ...]:
     """Return the dims: an int, a symbol, or an empty text for 0, -1 and a dim without name."""
     return tuple(
-        dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else dim.dim_param
+        dim.dim_value
+        if dim.HasField("dim_value") and dim.dim_value > 0
+        else ("" if dim.dim_param in _NAMELESS else dim.dim_param)
         for dim in value.type.tensor_type.shape.dim
     )
 
@@ -95,52 +94,3 @@ def _dtype_name(name: str, elem_type: int) -> str:
             hint="Cut the model behind the operators that turn them into numbers.",
         )
     return names[onnx_name]
-
-
-def _index_bounds(model: ModelProto) -> dict[str, int]:
-    """Return, by input name, the row count of the smallest table that the input indexes."""
-    dims = _constant_dims(model)
-    inputs = {value.name for value in graph_inputs(model)}
-    origin = {name: {name} for name in inputs}
-    bounds: dict[str, int] = {}
-    for node in nodes(model.graph):
-        for indices, rows in _lookups(node, dims):
-            for name in origin.get(indices, ()):
-                bounds[name] = min(rows, bounds.get(name, rows))
-        if node.op_type in _CARRIERS:
-            sources = node.input if node.op_type == "Concat" else node.input[:1]
-            found = set().union(*(origin.get(source, set()) for source in sources))
-            for output in node.output if found else ():
-                origin.setdefault(output, set()).update(found)
-    return bounds
-
-
-def _constant_dims(model: ModelProto) -> dict[str, tuple[int, ...]]:
-    """Return the dims of every table by name: initializers, and what casts make of them."""
-    dims = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
-    for node in nodes(model.graph):
-        if node.op_type == "Constant":
-            for attribute in node.attribute:
-                if attribute.name == "value":
-                    dims[node.output[0]] = tuple(attribute.t.dims)
-        elif node.op_type in ("Cast", "DequantizeLinear", "Identity") and node.input[0] in dims:
-            dims[node.output[0]] = dims[node.input[0]]
-    return dims
-
-
-def _lookups(node: NodeProto, dims: Mapping[str, Sequence[int]]) -> list[tuple[str, int]]:
-    """Return (indices, rows) for every table that ``node`` looks up."""
-    pairs: list[tuple[int, int]] = []
-    axis = 0
-    if node.op_type == "Gather":
-        pairs = [(1, 0)]
-        axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
-    elif node.op_type == "EmbedLayerNormalization":
-        pairs = [(0, 2), (1, 4)]
-    found = []
-    for indices, table in pairs:
-        if max(indices, table) < len(node.input):
-            shape = dims.get(node.input[table], ())
-            if -len(shape) <= axis < len(shape) and shape[axis] > 0:
-                found.append((node.input[indices], int(shape[axis])))
-    return found

@@ -13,8 +13,9 @@ from typing import Any
 
 from ngraphbench.errors import SpecError, Unsupported
 from ngraphbench.models.batch import BATCH, batch_symbols, conjectures, is_batch_letter
-from ngraphbench.models.dims import derived_size, is_expression
-from ngraphbench.types import DTYPES, FLOATS, Json, TensorSpec
+from ngraphbench.models.dims import derived_size, is_expression, sizes_text
+from ngraphbench.models.lengths import LENGTH, length_symbol
+from ngraphbench.types import DTYPES, FLOATS, INTEGERS, Json, TensorSpec
 
 __all__ = [
     "BATCH",
@@ -89,7 +90,11 @@ class InputPlan:
         known = {**self.sizes(attempt), BATCH: batch, **dict.fromkeys(self.symbols, batch)}
         known |= self.given
         return tuple(
-            replace(spec, shape=tuple(_size(dim, known) for dim in spec.shape))
+            replace(
+                spec,
+                shape=tuple(_size(dim, known) for dim in spec.shape),
+                generator=_with_length(spec.generator, known),
+            )
             for spec in self.specs
         )
 
@@ -117,6 +122,13 @@ def _size(dim: int | str, known: Mapping[str, int]) -> int:
         return dim
     written = derived_size(dim, known) if is_expression(dim) else None
     return known[dim] if written is None else written
+
+
+def _with_length(generator: str, known: Mapping[str, int]) -> str:
+    """Return a generator of lengths as that of the whole size of the dim that they measure."""
+    if not generator.startswith(LENGTH):
+        return generator
+    return f"const:{_size(generator.removeprefix(LENGTH), known)}"
 
 
 def _with(shape: tuple[int | str, ...], axis: int) -> tuple[int | str, ...]:
@@ -157,9 +169,21 @@ def plan_inputs(declared: Sequence[Declared], overrides: Mapping[str, Any]) -> I
     guesses = _guesses(resolved)
     free = {name: size for name, size in guesses.items() if not is_expression(name)}
     if free:
-        text = ", ".join(f"{name}={size}" for name, size in free.items())
+        text = sizes_text(free)
         notes.append(f"dims-guessed: {text} (or others if these fail); give --input to choose")
-    specs = tuple(_spec(one, overrides.get(one.name, {}), resolved[one.name]) for one in declared)
+    lengths = {
+        one.name: symbol
+        for one in declared
+        if one.dtype in INTEGERS
+        and not (one.generator or overrides.get(one.name, {}).get("generator"))
+        and (symbol := length_symbol(one.name, shapes))
+    }
+    specs = tuple(
+        _spec(
+            one, overrides.get(one.name, {}), resolved[one.name], length=lengths.get(one.name, "")
+        )
+        for one in declared
+    )
     return InputPlan(
         specs=specs,
         fixed_batch=fixed_batch,
@@ -251,7 +275,9 @@ def _guesses(shapes: Mapping[str, Sequence[int | str]]) -> dict[str, int]:
     return found
 
 
-def _spec(one: Declared, override: Mapping[str, Any], shape: Sequence[int | str]) -> TensorSpec:
+def _spec(
+    one: Declared, override: Mapping[str, Any], shape: Sequence[int | str], *, length: str | None
+) -> TensorSpec:
     dtype = str(override.get("dtype") or one.dtype)
     if dtype not in DTYPES:
         raise Unsupported(
@@ -266,6 +292,8 @@ def _spec(one: Declared, override: Mapping[str, Any], shape: Sequence[int | str]
             hint="Leave the dtype out.",
         )
     generator = str(override.get("generator") or "")
+    if not generator and length:
+        generator = f"{LENGTH}{length}"
     if not generator:
         same = dtype == one.dtype
         generator = one.generator if one.generator and same else default_generator(dtype)

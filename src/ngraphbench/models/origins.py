@@ -28,9 +28,9 @@ from ngraphbench.models.onnxfile import (
     open_onnx,
     weight_arrays,
 )
+from ngraphbench.models.onnxrunner import OnnxRunner
 from ngraphbench.models.reference import (
     Exact,
-    OnnxRunner,
     Reference,
     make_reference,
     relative_error,

@@ -5,36 +5,32 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from ngraphbench.case import ONNX_BASELINE
-from ngraphbench.errors import CompileFailed, Unavailable, Unsupported, first_line
-from ngraphbench.models.onnxfile import OnnxFile, load_whole, nodes
+from ngraphbench.errors import first_line
+from ngraphbench.models.rounding import own_rounding
 from ngraphbench.models.values import from_bfloat16
 from ngraphbench.types import BFLOAT16, Array, Arrays, TensorSpec, storage_dtype
 
 __all__ = [
     "Exact",
     "MakeExact",
-    "OnnxRunner",
     "Outputs",
     "Reference",
     "Runner",
     "make_reference",
-    "plain_session",
     "relative_error",
     "same_values",
 ]
 
-SMALL_GRAPH_NODES = 200
 SAME_RTOL = 1e-6
 # Beyond these the fp64 run says more about the model than about rounding.
 TRUST_RTOL = 1e-2
 TRUST_RTOL_HALF = 1e-1
 ILL_CONDITIONED_RTOL = 1e-4
+ROUNDING_RTOL = 1e-5
 NUDGE_FACTOR = 100.0
 """How much more than half a unit in the last place of its values a run may be off by rounding."""
 
@@ -78,8 +74,8 @@ class Reference:
     """Reference outputs for both input sets.
 
     ``own`` holds the uncompiled model's own outputs for set a, in its own dtypes.
-    ``baseline_rel_l2`` is their error against fp64, None where that is not known;
-    ``stateful`` names what a run changes inside the model.
+    ``baseline_rel_l2`` is their error against fp64, or what stands for it (``rounding``),
+    None where neither is known; ``stateful`` names what a run changes inside the model.
     """
 
     name: str
@@ -124,12 +120,32 @@ def make_reference(
         better_a, better_b = better.run(a), better.run(b)
     except Exception as error:  # whatever the model's code raises on doubles
         note = f"no-fp64: {type(error).__name__}: {first_line(error)}"
-        return replace(reference, notes=(*reference.notes, note))
+        reference = replace(reference, notes=(*reference.notes, note))
+        return _with_estimate(
+            reference, max(own_rounding(run, a, own), own_rounding(run, b, other))
+        )
 
     def moved() -> float:
         return relative_error(exact(seconds=seconds, nudged=True).run(a), better_a)
 
     return _with_exact(reference, other, a=better_a, b=better_b, name=better.name, moved=moved)
+
+
+def _with_estimate(reference: Reference, moved: float) -> Reference:
+    """Return the reference with what a unit in the last place of its inputs does to it.
+
+    It stands for the error against fp64 where that is not known, and only where it is large.
+    """
+    half = any(dtype in ("float16", BFLOAT16) for dtype in reference.own.dtypes.values())
+    if half or moved <= ROUNDING_RTOL:
+        return reference
+    note = f"rounding-estimated: one unit in the last place of the inputs is {moved:.2g} in outputs"
+    return replace(
+        reference,
+        baseline_rel_l2=moved,
+        ill_conditioned=moved > ILL_CONDITIONED_RTOL,
+        notes=(*reference.notes, note),
+    )
 
 
 def _has_floats(outputs: Outputs) -> bool:
@@ -252,130 +268,3 @@ def same_values(one: Outputs, other: Outputs, *, rtol: float = SAME_RTOL) -> boo
         if not _is_float(one.dtypes[name]) and not np.array_equal(array, other.arrays[name]):
             return False
     return relative_error(one, other) <= rtol
-
-
-class OnnxRunner:
-    """Runs an ONNX file as it stands, by ONNX Runtime with no optimisation, else by onnx.
-
-    ``name`` says which. Raises CompileFailed (``reference``) when none takes the model.
-    """
-
-    def __init__(self, path: Path, source: OnnxFile) -> None:
-        self._session: Any = None
-        self._evaluator: Any = None
-        self._path = path
-        self._small = sum(1 for _ in nodes(source.model.graph)) <= SMALL_GRAPH_NODES
-        self._outputs = [value.name for value in source.model.graph.output]
-        self._check_outputs(source)
-        self._open(uses_bfloat16=_uses_bfloat16(source))
-
-    @property
-    def name(self) -> str:
-        return ONNX_BASELINE if self._session is not None else "onnx-reference"
-
-    def run(self, inputs: Arrays, specs: tuple[TensorSpec, ...]) -> Outputs:
-        """Return the outputs for ``inputs``. Raises CompileFailed (``reference``)."""
-        try:
-            if self._session is not None:
-                return _named(self._outputs, self._session.run(self._outputs, dict(inputs)))
-            feed = {spec.name: _native(inputs[spec.name], spec.dtype) for spec in specs}
-            return _named(self._outputs, self._evaluator.run(None, feed))
-        except (CompileFailed, Unsupported):
-            raise
-        except Exception as error:
-            raise _failed(self.name, "run", error) from error
-
-    def _check_outputs(self, source: OnnxFile) -> None:
-        for value in source.model.graph.output:
-            kind = value.type.WhichOneof("value") or "tensor_type"
-            if kind != "tensor_type":
-                raise Unsupported(
-                    f"Output {value.name!r} is a {kind.removesuffix('_type')}, not a tensor.",
-                    reason="output-type",
-                    hint="Export the model with tensor outputs only.",
-                )
-
-    def _open(self, *, uses_bfloat16: bool) -> None:
-        refusal: Exception
-        try:
-            import onnxruntime
-        except ImportError as error:
-            refusal = error
-        else:
-            try:
-                # The Python bindings of ONNX Runtime have no bfloat16 arrays.
-                if not uses_bfloat16:
-                    self._session = plain_session(onnxruntime, str(self._path))
-                    return
-                refusal = NotImplementedError("bfloat16 inputs or outputs")
-            except Exception as error:
-                refusal = error
-        if self._small:
-            try:
-                from onnx.reference import ReferenceEvaluator
-
-                self._evaluator = ReferenceEvaluator(load_whole(self._path))
-                return
-            except Exception as error:
-                if isinstance(refusal, ImportError):
-                    raise _failed("onnx-reference", "load", error) from error
-        if isinstance(refusal, ImportError):
-            raise Unavailable(
-                "Reference outputs of an ONNX model of this size need onnxruntime.",
-                reason="reference",
-                hint="pip install 'ngraphbench[onnxruntime]'",
-            ) from refusal
-        raise _failed(ONNX_BASELINE, "load", refusal) from refusal
-
-
-def plain_session(onnxruntime: Any, model: str | bytes, *, severity: int = 3) -> Any:
-    """Return a session without optimisation of a file, by its path, or of serialised bytes.
-
-    ``severity`` is the least of what ONNX Runtime prints: 3 errors, 4 what is fatal.
-    """
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = severity
-    return onnxruntime.InferenceSession(
-        model, sess_options=options, providers=["CPUExecutionProvider"]
-    )
-
-
-def _uses_bfloat16(source: OnnxFile) -> bool:
-    from onnx import TensorProto
-
-    graph = source.model.graph
-    values = [*graph.input, *graph.output]
-    return any(value.type.tensor_type.elem_type == TensorProto.BFLOAT16 for value in values)
-
-
-def _native(array: Array, dtype: str) -> Array:
-    if dtype != BFLOAT16:
-        return array
-    import ml_dtypes
-
-    return array.view(ml_dtypes.bfloat16)
-
-
-def _named(names: list[str], values: list[Any]) -> Outputs:
-    arrays: Arrays = {}
-    dtypes: dict[str, str] = {}
-    for name, value in zip(names, values, strict=True):
-        array = np.asarray(value)
-        if array.dtype.kind in "OUS":
-            raise Unsupported(
-                f"Output {name!r} holds strings, which cannot be compared.",
-                reason="dtype",
-                hint="Cut the model before them.",
-            )
-        dtypes[name] = array.dtype.name
-        arrays[name] = np.array(array.view(np.uint16) if array.dtype.name == BFLOAT16 else array)
-    return Outputs(arrays=arrays, dtypes=dtypes)
-
-
-def _failed(name: str, verb: str, error: Exception) -> CompileFailed:
-    return CompileFailed(
-        f"{name} cannot {verb} the model, so there are no reference outputs: {first_line(error)}",
-        reason="reference",
-        hint="Check the model, or give fitting inputs with --input or --inputs.",
-    )
