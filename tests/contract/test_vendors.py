@@ -141,6 +141,55 @@ def test_streams_compute_for_lanes_and_nobody_else(tmp_path: Path, concurrent: b
     assert (caller_ns < 0.5 * process_ns) == concurrent
 
 
+@pytest.mark.parametrize(("asked", "exact"), [({}, True), ({"dynamic_quantization": True}, False)])
+def test_weights_stored_as_int8_are_no_wish_for_int8(
+    asked: dict[str, bool], exact: bool, tmp_path: Path
+) -> None:
+    _require(OpenVino())
+    workload, weights = _small_weights(tmp_path)
+    program = OpenVino().compile(workload, DEVICE, resolve_options(OpenVino(), asked))
+    x = np.random.default_rng(1).standard_normal((8, 256)).astype(np.float32)
+    program.load({"x": x})
+    program.run()
+    wanted = x.astype(np.float64) @ weights
+    error = np.linalg.norm(program.outputs()["y"] - wanted) / np.linalg.norm(wanted)
+    assert (error < 1e-5) == exact
+
+
+def _small_weights(root: Path) -> tuple[Workload, Any]:
+    """Return a product with weights of int8 times a scale, and those weights."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    random = np.random.default_rng(0)
+    small = random.integers(-127, 128, (256, 256)).astype(np.int8)
+    scale = random.uniform(0.001, 0.01, (1, 256)).astype(np.float32)
+    (root / "b8").mkdir()
+    info = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [8, 256]) for n in "xy"]
+    nodes = [
+        helper.make_node("Cast", ["small"], ["large"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["large", "scale"], ["w"]),
+        helper.make_node("MatMul", ["x", "w"], ["y"]),
+    ]
+    kept = [numpy_helper.from_array(small, "small"), numpy_helper.from_array(scale, "scale")]
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", info[:1], info[1:], kept),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
+    onnx.save(model, root / "b8/model.onnx")
+    specs = [TensorSpec(name, "float32", (8, 256)) for name in "xy"]
+    workload = Workload(
+        root=root,
+        batch=8,
+        precision="fp32",
+        forms=("onnx",),
+        inputs=(specs[0],),
+        outputs=(specs[1],),
+    )
+    return workload, small.astype(np.float64) * scale
+
+
 def _products_workload(root: Path) -> Workload:
     import onnx
     from onnx import TensorProto, helper
