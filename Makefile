@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint unit clean
 .PHONY: bench-agreement bench-kernel bench-loop bench-overhead bench-paced bench-vendors
-.PHONY: bench-peers bench-racing bench-real-models bench-repeats
+.PHONY: bench-metrics bench-peers bench-racing bench-real-models bench-repeats
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -41,6 +41,9 @@ bench-kernel: $(VENV)/.ready  ## The kernel against known truth, 34000 sessions 
 
 bench-loop: $(VENV)/.ready  ## ngb bench against a plain loop, as a ratio
 	$(BIN)/python benchmarks/plain_loop.py
+
+bench-metrics: $(VENV)/.ready  ## Metrics over batch, depth and models against known truth
+	$(BIN)/python benchmarks/metrics.py
 
 bench-overhead: $(VENV)/.ready  ## What the client and the agent cost while a slot runs
 	$(BIN)/python benchmarks/overhead.py

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,8 @@ from ngraphbench.types import Device, Json
 if TYPE_CHECKING:
     import pandas
     import polars
+
+    from ngraphbench.analysis.metrics import Metrics
 
 __all__ = ["Run", "available", "bench", "execute", "plan_of", "run"]
 
@@ -89,6 +91,29 @@ class Run:
         evidence = (self.history(), self.sessions(), self.samples)
         return headline(verdicts(*evidence), reversals(*evidence))
 
+    def metrics(self) -> Metrics:
+        """Return how speed scales with batch size, depth and model, and what orders that."""
+        from ngraphbench.analysis.metrics import metrics
+
+        return metrics(self.history(), self.sessions(), self.samples)
+
+    def export(self, folder: str | Path, *, form: str = "csv") -> list[Path]:
+        """Write every case record and every slot as tables, and return their paths.
+
+        ``form`` is ``csv`` or ``parquet`` (needs polars); docs/data.md describes the columns.
+        """
+        from ngraphbench.store.export import export_run
+
+        return export_run(self.path, self._stream(), Path(folder), form=form)
+
+    def _stream(self) -> Iterator[Json]:
+        """Yield the case records of ``history``, one at a time."""
+        for record in RunDir.open(self.path).journal.stream():
+            if record["kind"] == "case" and (
+                self.case_ids is None or record["case_id"] in self.case_ids
+            ):
+                yield record
+
     def report(self, path: str | Path | None = None) -> Path:
         """Write the HTML report and return its path (``report.html`` in the run directory)."""
         from ngraphbench.report.html import write_report
@@ -123,29 +148,9 @@ class Run:
         return pandas.DataFrame(self._rows())
 
     def _rows(self) -> list[dict[str, Any]]:
-        return [_row(record) for record in self.records()]
+        from ngraphbench.store.export import cell_row
 
-
-def _row(record: Json) -> dict[str, Any]:
-    case, summary = record["case"], record["summary"] or {}
-    row: dict[str, Any] = {
-        "model": case["model"]["label"],
-        "batch": case["batch"],
-        "compiler": record["label"],
-        "device": case["device"]["name"],
-        "precision": case["precision"],
-        "status": record["status"],
-        "reason": record["reason"],
-    }
-    for name in ("latency_ms", "throughput_per_s", "vs_baseline"):
-        value = summary.get(name) or {}
-        row[name] = value.get("estimate")
-        row[f"{name}_low"], row[f"{name}_high"] = value.get("low"), value.get("high")
-    row["task_metric"] = ((record["verification"] or {}).get("eval") or {}).get("value")
-    row["verdict"] = (summary.get("vs_baseline") or {}).get("verdict")
-    row.update(record["costs"])
-    row["case_id"], row["session_id"] = record["case_id"], record["session_id"]
-    return row
+        return [cell_row(record) for record in self.records()]
 
 
 def available(device: Device | None = None) -> dict[str, str]:

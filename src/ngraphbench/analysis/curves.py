@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ngraphbench.analysis.tables import Cell, Evidence, Group
+from ngraphbench.analysis.tables import Cell, Evidence, Group, Interval
 
 __all__ = ["Curve", "Point", "curves", "families"]
 
@@ -22,6 +22,17 @@ class Point:
     status: str
     cell: Cell | None = None
     base: Cell | None = None
+
+    @property
+    def throughput(self) -> Interval | None:
+        """Items per second of a typical call, b / L(b): what ratios over batch sizes are of."""
+        latency = self.cell.latency if self.cell else None
+        if latency is None:
+            return None
+        low, estimate, high = (
+            self.batch * 1e3 / ms for ms in (latency.high, latency.estimate, latency.low)
+        )
+        return Interval(estimate, low, high, latency.confidence)
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -125,9 +136,14 @@ def _point(evidence: Evidence, groups: Sequence[Group], label: str) -> Point:
         if cell is not None:
             return Point(batch, cell.status, cell, _usable(evidence, group, group.baseline))
     found = (cell for group in groups for cell in group.cells if cell.label == label)
-    status = next((cell.status for cell in found), "not planned")
+    return Point(batch, next(map(_why_not, found), "not planned"))
+
+
+def _why_not(cell: Cell) -> str:
+    if cell.partly_compiled:
+        return "partly compiled"
     # A result whose samples are lost is no result here.
-    return Point(batch, "no samples" if status in ("ok", "unverifiable") else status)
+    return "no samples" if cell.ranked else cell.status
 
 
 def _usable(evidence: Evidence, group: Group, label: str) -> Cell | None:

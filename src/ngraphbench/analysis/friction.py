@@ -43,7 +43,7 @@ class Saturation:
     """The highest throughput over the grid, and the smallest batch size that comes near.
 
     ``batch`` reaches 95 % of it by the estimates; between ``earliest`` and ``latest`` it lies
-    surely. ``rising``: the last step still gained, so more may be beyond the grid.
+    surely. ``rising``: the last step surely gained, so more may be beyond the grid.
     """
 
     throughput: Interval | None
@@ -132,12 +132,12 @@ def _saturation(
     best = max(points, key=lambda point: known[point.batch])
     shares = {p.batch: _share(evidence, p, best) for p in points}
     return Saturation(
-        throughput=best.cell.throughput if best.cell else None,
+        throughput=best.throughput,
         at_batch=best.batch,
         batch=min(b for b, share in shares.items() if share.estimate >= SATURATED),
         earliest=min(b for b, share in shares.items() if share.high >= SATURATED),
         latest=min(b for b, share in shares.items() if share.low >= SATURATED),
-        rising=bool(steps) and best is points[-1] and steps[-1].friction.low <= KNEE,
+        rising=bool(steps) and best is points[-1] and steps[-1].friction.high < KNEE,
     )
 
 

@@ -37,6 +37,7 @@ TRAP = (
 class Scaled:
     """The metrics at one batch size; None where they cannot be told.
 
+    ``throughput`` is b / L(b), of a typical call, as the ratios are.
     Not ``paired``: the batch sizes were measured in several sessions, so intervals are wider.
     ``suspicious`` is an ASE surely above 1: a batch that costs less than its items apart.
     """
@@ -157,7 +158,7 @@ def _scaled(
     evidence: Evidence, curve: Curve, batch: int, base: int | None, bsr_base: int | None
 ) -> Scaled:
     point = curve.point(batch)
-    throughput = point.cell.throughput if point.cell else None
+    throughput = point.throughput
     if point.cell is None or base is None or len(curve.measured) < 2:
         return Scaled(batch, point.status, throughput, flags=point.flags)
     gain, gain_paired = _value(evidence, point.cell, _ase(curve, base, batch))

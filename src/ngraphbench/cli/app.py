@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from ngraphbench import __version__
-from ngraphbench.cli import environments, inspecting, measuring, proving
+from ngraphbench.cli import environments, inspecting, measuring, ordering, proving
 from ngraphbench.errors import NGraphBenchError, SpecError, StoreError
 
 __all__ = ["app", "run"]
@@ -57,6 +57,7 @@ def _root(
 app.command("bench", rich_help_panel="Measure")(measuring.bench)
 app.command("run", rich_help_panel="Measure")(measuring.run)
 app.command("show", rich_help_panel="Look")(inspecting.show)
+app.command("reversals", rich_help_panel="Look")(ordering.reversals)
 app.command("report", rich_help_panel="Look")(inspecting.report)
 app.command("list", rich_help_panel="Look")(inspecting.list_things)
 app.command("doctor", rich_help_panel="Look")(inspecting.doctor)

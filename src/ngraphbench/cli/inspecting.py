@@ -15,6 +15,7 @@ from ngraphbench.cli import options
 from ngraphbench.errors import NGraphBenchError, SpecError
 
 if TYPE_CHECKING:
+    from ngraphbench.api import Run
     from ngraphbench.plugin import Compiler
     from ngraphbench.session.availability import Availability
     from ngraphbench.session.launches import Learned
@@ -26,6 +27,22 @@ JsonObject = Annotated[bool, typer.Option("--json", help="Print one JSON object.
 
 def show(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")],
+    metrics: Annotated[
+        bool,
+        typer.Option(
+            "--metrics",
+            help="Show how speed scales with batch, depth and model: RTR, ASE, BSR, friction,"
+            " break-even, orders. With --json: one JSON object.",
+        ),
+    ] = False,
+    csv: Annotated[
+        Path | None,
+        typer.Option("--csv", metavar="DIR", help="Write cells.csv and slots.csv there."),
+    ] = None,
+    parquet: Annotated[
+        Path | None,
+        typer.Option("--parquet", metavar="DIR", help="Write the same as Parquet (polars)."),
+    ] = None,
     json_: options.Json = False,
 ) -> int:
     """Show the verdict and the table of a run, also while it goes on."""
@@ -36,6 +53,13 @@ def show(
     from ngraphbench.store.rundir import RunDir
 
     run = Run.open(directory)
+    if csv is not None or parquet is not None:
+        for folder, form in ((csv, "csv"), (parquet, "parquet")):
+            for path in run.export(folder, form=form) if folder is not None else ():
+                typer.echo(str(path))
+        return run.exit_code()
+    if metrics:
+        return _show_metrics(run, json_=json_)
     if json_:
         sys.stdout.write(json.dumps(run.records(), indent=1) + "\n")
     else:
@@ -45,6 +69,19 @@ def show(
                 f"\n{missing} cell{'s' if missing > 1 else ''} still to come: the run goes on,"
                 " or it was stopped\nand the same command goes on from there."
             )
+    return run.exit_code()
+
+
+def _show_metrics(run: Run, *, json_: bool) -> int:
+    from rich.console import Console
+
+    from ngraphbench.report.metrics import print_metrics
+
+    found = run.metrics()
+    if json_:
+        sys.stdout.write(json.dumps(found.to_json(), indent=1) + "\n")
+    else:
+        print_metrics(Console(), found)
     return run.exit_code()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -85,36 +85,54 @@ class Journal:
             self._known = {_key(record) for record in records}
         return self._known
 
+    def stream(self) -> Iterator[Json]:
+        """Yield every record, oldest first, holding one at a time. Raises as ``read`` does."""
+        for record, _ in self._lines():
+            if record is not None:
+                yield record
+
     def _read(self) -> tuple[list[Json], int]:
         """Return the records, and the size in bytes of the lines that hold them."""
+        records: list[Json] = []
+        complete_bytes = 0
+        for record, size_bytes in self._lines():
+            complete_bytes += size_bytes
+            if record is not None:
+                records.append(record)
+        return records, complete_bytes
+
+    def _lines(self) -> Iterator[tuple[Json | None, int]]:
+        """Yield the record of each whole line, None for a blank one, and its size in bytes."""
+        bad = 0
         try:
-            data = self.path.read_bytes()
+            with self.path.open("rb") as file:
+                for number, line in enumerate(file, start=1):
+                    if not line.endswith(b"\n"):
+                        # It was being written.
+                        return
+                    if bad:
+                        raise self._corrupt(bad)
+                    record = _record(line) if line.strip() else None
+                    if record is not None:
+                        self._check_version(record, number)
+                    elif line.strip():
+                        # The last line may be torn and yet end in a line break.
+                        bad = number
+                        continue
+                    yield record, len(line)
         except FileNotFoundError:
-            return [], 0
+            return
         except OSError as error:
             raise StoreError(
                 f"The journal {self.path} cannot be read: {error.strerror}.", reason="read"
             ) from error
-        lines = data.split(b"\n")
-        # After the last line break stands nothing, or a line that was being written.
-        lines.pop()
-        records: list[Json] = []
-        complete_bytes = 0
-        for number, line in enumerate(lines, start=1):
-            record = _record(line) if line.strip() else None
-            if record is not None:
-                self._check_version(record, number)
-                records.append(record)
-            elif line.strip():
-                if number == len(lines):
-                    break
-                raise StoreError(
-                    f"{self.path}:{number}: this line is not a record.",
-                    reason="corrupt",
-                    hint="Something else wrote to the journal; remove the line to go on.",
-                )
-            complete_bytes += len(line) + 1
-        return records, complete_bytes
+
+    def _corrupt(self, number: int) -> StoreError:
+        return StoreError(
+            f"{self.path}:{number}: this line is not a record.",
+            reason="corrupt",
+            hint="Something else wrote to the journal; remove the line to go on.",
+        )
 
     def _check_version(self, record: Json, number: int) -> None:
         version = record.get("schema_version")

@@ -1,0 +1,112 @@
+"""Every metric of a run in one object, for tables and as JSON."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ngraphbench.analysis.breakeven import BreakEven, break_evens
+from ngraphbench.analysis.depth import DepthFit, depth_fits
+from ngraphbench.analysis.friction import Friction, frictions
+from ngraphbench.analysis.ranking import (
+    Change,
+    Flip,
+    Origin,
+    Ranking,
+    Settle,
+    beats,
+    changes,
+    flips,
+    origin,
+    rankings,
+    settling,
+)
+from ngraphbench.analysis.reversal import Reversal, reversals
+from ngraphbench.analysis.scaling import ORIGINS, TRAP, Scaling, scalings
+from ngraphbench.analysis.scores import Score, SpeedupMean, scores, speedup_means
+from ngraphbench.analysis.tables import Evidence, Read
+from ngraphbench.analysis.verdict import verdicts
+from ngraphbench.types import Json
+
+__all__ = ["Metrics", "Order", "metrics"]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The order of two models with what else is known of it.
+
+    ``a_beats_b`` and ``a_beats_b_compiled`` are probabilities that the first model has more
+    throughput, under the baseline and under the compiler; None where they are not paired.
+    """
+
+    order: Reversal
+    settle: Settle | None
+    origin: Origin | None
+    a_beats_b: float | None
+    a_beats_b_compiled: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """What ``ngb show --metrics`` shows. ``untrusted`` are sessions that failed their control."""
+
+    scaling: tuple[Scaling, ...]
+    friction: tuple[Friction, ...]
+    break_even: tuple[BreakEven, ...]
+    depth: tuple[DepthFit, ...]
+    rankings: tuple[Ranking, ...]
+    orders: tuple[Order, ...]
+    flips: tuple[Flip, ...]
+    changes: tuple[Change, ...]
+    speedups: tuple[SpeedupMean, ...]
+    scores: tuple[Score, ...]
+    untrusted: tuple[str, ...]
+
+    def to_json(self) -> Json:
+        """Return plain JSON; numbers that are not finite become null."""
+        found = {"about": {**ORIGINS, "trap": TRAP}, **asdict(self)}
+        plain: Json = _finite(found)
+        return plain
+
+
+def metrics(records: Sequence[Json], sessions: Sequence[Json], read: Read) -> Metrics:
+    """Return every metric of a run. Each sample file is read once."""
+    read = functools.cache(read)
+    evidence = Evidence(records, sessions, read)
+    orders = reversals(records, sessions, read)
+    return Metrics(
+        scaling=tuple(scalings(evidence)),
+        friction=tuple(frictions(evidence)),
+        break_even=tuple(break_evens(evidence)),
+        depth=tuple(depth_fits(evidence)),
+        rankings=tuple(rankings(orders)),
+        orders=tuple(_order(evidence, order) for order in orders),
+        flips=tuple(flips(orders)),
+        changes=tuple(changes(verdicts(records, sessions, read))),
+        speedups=tuple(speedup_means(evidence)),
+        scores=tuple(scores(evidence)),
+        untrusted=tuple(key for key in evidence.sessions if evidence.untrusted(key)),
+    )
+
+
+def _order(evidence: Evidence, order: Reversal) -> Order:
+    return Order(
+        order=order,
+        settle=settling(evidence, order),
+        origin=origin(evidence, order),
+        a_beats_b=beats(evidence, order, compiled=False),
+        a_beats_b_compiled=beats(evidence, order, compiled=True),
+    )
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value

@@ -1,0 +1,174 @@
+"""A run as plain tables: ``cells``, a row per case record, and ``slots``, a row per slot.
+
+``docs/data.md`` describes every column. CSV is written line by line, so that the size of a
+run does not matter; Parquet takes polars, which is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ngraphbench.errors import StoreError, Unavailable
+from ngraphbench.records import OPTIONAL_COSTS, empty_costs
+from ngraphbench.store.samples import COLUMNS
+from ngraphbench.types import Json
+
+__all__ = ["CELL_COLUMNS", "FORMS", "SLOT_COLUMNS", "cell_row", "export_run"]
+
+FORMS = ("csv", "parquet")
+
+_INTERVALS = ("latency_ms", "throughput_per_s", "vs_baseline")
+_COSTS = (*empty_costs(), *(name for name in OPTIONAL_COSTS if name != "compile_cold_samples_s"))
+_TEXT = (
+    *("model", "model_source", "model_args", "compiler", "compiler_options", "device"),
+    *("accelerator", "precision", "status", "stage", "reason", "baseline", "verdict", "claim"),
+    *("verification", "flags", "weights", "compiler_version", "tool_version", "profile"),
+    *("started_at", "samples", "case_id", "session_id"),
+)
+_WHOLE = ("batch", "threads", "seed", "epochs", "rounds", "calls")
+
+CELL_COLUMNS = (
+    *("session_id", "case_id", "model", "model_source", "model_args", "batch", "compiler"),
+    *("compiler_options", "compiler_version", "device", "accelerator", "threads", "precision"),
+    *("status", "stage", "reason", "flags", "weights", "profile", "seed", "started_at"),
+    *("tool_version", "epochs", "rounds", "calls"),
+    *(f"{name}{end}" for name in _INTERVALS for end in ("", "_low", "_high")),
+    *("confidence", "claim", "baseline", "verdict"),
+    *_COSTS,
+    *("verification", "max_abs", "rel_l2", "smallest_rtol", "task_metric", "samples"),
+)
+"""Columns of ``cells``, in order."""
+
+_PLACE = ("session_id", "case_id", "model", "batch", "compiler")
+SLOT_COLUMNS = (*_PLACE, *COLUMNS)
+"""Columns of ``slots``, in order."""
+
+
+def cell_row(record: Json) -> dict[str, Any]:
+    """Return a case record as one flat row, keyed as in ``CELL_COLUMNS``."""
+    case, summary = record["case"], record["summary"] or {}
+    model, compiler, device = case["model"], case["compiler"], case["device"]
+    measurement, versus = record["measurement"] or {}, summary.get("vs_baseline") or {}
+    verification = record["verification"] or {}
+    row: dict[str, Any] = {
+        "model": model["label"],
+        "model_source": model["source"],
+        "model_args": json.dumps(model["args"]) if model["args"] else "",
+        "batch": case["batch"],
+        "compiler": record["label"],
+        "compiler_options": json.dumps(compiler["options"]) if compiler["options"] else "",
+        "compiler_version": record["environment"].get("compiler_version", ""),
+        "device": device["name"],
+        "accelerator": device["accelerator"],
+        "threads": device["threads"],
+        "precision": case["precision"],
+        "flags": ";".join(dict.fromkeys(flag["flag"] for flag in record["flags"])),
+        "confidence": (summary.get("latency_ms") or {}).get("confidence"),
+        "claim": (summary.get("latency_ms") or {}).get("claim"),
+        "baseline": versus.get("baseline"),
+        "verdict": versus.get("verdict"),
+        "verification": verification.get("verdict"),
+        "task_metric": (verification.get("eval") or {}).get("value"),
+    }
+    for name in _INTERVALS:
+        value = summary.get(name) or {}
+        row[name] = value.get("estimate")
+        row[f"{name}_low"], row[f"{name}_high"] = value.get("low"), value.get("high")
+    for key in ("epochs", "rounds", "calls", "samples"):
+        row[key] = measurement.get(key)
+    for key in ("max_abs", "rel_l2", "smallest_rtol"):
+        row[key] = verification.get(key)
+    for key in _COSTS:
+        row[key] = record["costs"].get(key)
+    return {key: row[key] if key in row else record[key] for key in CELL_COLUMNS}
+
+
+def export_run(root: Path, records: Iterable[Json], folder: Path, *, form: str) -> list[Path]:
+    """Return the two files written to ``folder``: ``cells`` and ``slots`` in ``form``.
+
+    ``root`` is the run directory, ``records`` are its case records. Samples that are lost are
+    left out. Raises StoreError for files that cannot be written, Unavailable without polars.
+    """
+    if form not in FORMS:
+        raise ValueError(f"A table is {' or '.join(FORMS)}, not {form!r}.")
+    polars = _polars() if form == "parquet" else None
+    cells, slots = (folder / f"{name}.csv" for name in ("cells", "slots"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(root, records, cells, slots)
+        if polars is None:
+            return [cells, slots]
+        return [_parquet(polars, path) for path in (cells, slots)]
+    except OSError as error:
+        raise StoreError(
+            f"The tables cannot be written to {folder}: {error.strerror}.",
+            reason="write",
+            hint="Free some space, fix the permissions, or give another folder.",
+        ) from error
+
+
+def _write(root: Path, records: Iterable[Json], cells: Path, slots: Path) -> None:
+    with (
+        cells.open("w", encoding="utf-8", newline="") as one,
+        slots.open("w", encoding="utf-8", newline="") as other,
+    ):
+        table = csv.DictWriter(one, CELL_COLUMNS, lineterminator="\n")
+        rows = csv.writer(other, lineterminator="\n")
+        table.writeheader()
+        rows.writerow(SLOT_COLUMNS)
+        for record in records:
+            row = cell_row(record)
+            table.writerow(row)
+            if row["samples"]:
+                place = [row[key] for key in _PLACE]
+                rows.writerows([*place, *slot] for slot in _slots(root / row["samples"]))
+
+
+def _slots(path: Path) -> Iterator[list[str]]:
+    """Yield the rows of a sample file in the order of ``COLUMNS``; a torn one is left out."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError:
+        return
+    lines = text.split("\n")[:-1]
+    reader = csv.reader(lines)
+    header = next(reader, [])
+    for row in reader:
+        if len(row) == len(header):
+            found = dict(zip(header, row, strict=True))
+            yield [found.get(name, "") for name in COLUMNS]
+
+
+def _polars() -> Any:
+    try:
+        import polars
+    except ImportError as error:
+        raise Unavailable(
+            f"Parquet is written by polars, which cannot be imported: {error}.",
+            reason="import",
+            hint="pip install 'ngraphbench[tables]', or write --csv.",
+        ) from error
+    return polars
+
+
+def _parquet(polars: Any, path: Path) -> Path:
+    """Return the Parquet file made of a CSV file, which is removed."""
+    target = path.with_suffix(".parquet")
+    names = CELL_COLUMNS if path.stem == "cells" else SLOT_COLUMNS
+    schema = {name: _type(polars, name) for name in names}
+    polars.scan_csv(path, schema=schema).sink_parquet(target)
+    path.unlink()
+    return target
+
+
+_SLOT_WHOLE = ("epoch", "round", "position", "calls", "slot_ns", "first_ns", "cpu_ns", "nivcsw")
+
+
+def _type(polars: Any, name: str) -> Any:
+    if name in (*_TEXT, "mode", "sub_ns"):
+        return polars.String
+    return polars.Int64 if name in (*_WHOLE, *_SLOT_WHOLE) else polars.Float64

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from run_fixture import full_run
+
+from ngraphbench.api import Run
+from ngraphbench.cli.app import run
+from ngraphbench.errors import Unavailable
+from ngraphbench.store import export
+from ngraphbench.store.export import CELL_COLUMNS, SLOT_COLUMNS
+from ngraphbench.store.samples import append_samples
+
+DOCS = Path(__file__).parents[2] / "docs" / "data.md"
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    """A run directory with a few cells and their samples."""
+    run = full_run("quick")
+    lines = [json.dumps(record) for record in [*run.records, *run.sessions]]
+    (tmp_path / "journal.jsonl").write_text("\n".join(lines) + "\n")
+    for path, samples in run.samples.items():
+        rows = [
+            {
+                **{name: column[i] for name, column in samples.items()},
+                "mode": "sync",
+                "sub_ns": [1.0, 2.5],
+            }
+            for i in range(len(samples["call_ns"]))
+        ]
+        append_samples(tmp_path / path, rows)
+    return tmp_path
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_cells_and_slots_as_csv(stored: Path, tmp_path: Path) -> None:
+    cells, slots = Run.open(stored).export(tmp_path / "out")
+    rows, records = table(cells), full_run("quick").records
+    assert len(rows) == len(records)
+    assert [tuple(row) for row in rows] == [CELL_COLUMNS] * len(rows)
+    first, record = rows[0], records[0]
+    assert first["case_id"] == record["case_id"]
+    assert float(first["latency_ms"]) == record["summary"]["latency_ms"]["estimate"]
+    assert float(first["compile_cold_s"]) == 4.2
+    crashed = next(row for row in rows if row["status"] == "crashed")
+    assert crashed["latency_ms"] == crashed["compile_cold_s"] == crashed["samples"] == ""
+    found = table(slots)
+    assert tuple(found[0]) == SLOT_COLUMNS
+    measured = [record for record in records if record["measurement"]]
+    assert len(found) == 12 * len(measured)
+    assert {row["case_id"] for row in found} == {record["case_id"] for record in measured}
+    assert (found[0]["mode"], found[0]["sub_ns"]) == ("sync", "1.0;2.5")
+
+
+def test_lost_and_torn_samples_are_left_out(stored: Path, tmp_path: Path) -> None:
+    files = sorted((stored / "samples").rglob("*.csv"))
+    files[0].unlink()
+    with files[1].open("a") as file:
+        file.write("0,99,0,sy")
+    _, slots = Run.open(stored).export(tmp_path / "out")
+    assert len(table(slots)) == 12 * (len(files) - 1)
+
+
+def test_parquet_has_types(stored: Path, tmp_path: Path) -> None:
+    polars = pytest.importorskip("polars")
+    cells, slots = Run.open(stored).export(tmp_path / "out", form="parquet")
+    frame = polars.read_parquet(cells)
+    assert tuple(frame.columns) == CELL_COLUMNS
+    assert frame["batch"].dtype == polars.Int64
+    assert frame["latency_ms"].dtype == polars.Float64
+    assert frame.filter(polars.col("status") == "crashed")["latency_ms"].to_list() == [None]
+    times = polars.read_parquet(slots)["call_ns"].to_numpy()
+    assert np.all(times > 0)
+    assert [path.suffix for path in (tmp_path / "out").iterdir()] == [".parquet"] * 2
+
+
+def test_without_polars_it_says_what_to_do(
+    stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(Unavailable, match="tables"):
+        Run.open(stored).export(tmp_path / "out", form="parquet")
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_column_is_documented() -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    named = set(re.findall(r"\w+", " ".join(re.findall(r"^\| ([\w, ]+) \|", text, re.M))))
+    ends = {column for column in CELL_COLUMNS if column.endswith(("_low", "_high"))}
+    missing = [column for column in (*CELL_COLUMNS, *SLOT_COLUMNS) if column not in named | ends]
+    assert missing == []
+
+
+def test_every_column_has_a_type() -> None:
+    polars = pytest.importorskip("polars")
+    text = {c for c in CELL_COLUMNS if export._type(polars, c) == polars.String}
+    assert "model" in text
+    assert "latency_ms" not in text
+
+
+def test_on_the_command_line(
+    stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert run(["show", str(stored), "--csv", str(out)]) == 1  # a cell crashed
+    assert capsys.readouterr().out.split() == [str(out / "cells.csv"), str(out / "slots.csv")]
+    run(["show", str(stored), "--metrics", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert {one["label"] for one in found["scaling"]} >= {"eager", "openvino", "inductor"}
+    run(["show", str(stored), "--metrics"])
+    assert "Never rank on them without T" in " ".join(capsys.readouterr().out.split())
