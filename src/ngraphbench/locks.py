@@ -1,8 +1,9 @@
 """Locks: which distributions a compiler's own environment holds, and what such one is asked for.
 
 A lock is a pair of requirements files: ``NAME.in`` says what is wanted, ``NAME.txt`` what that
-came to, exact versions for every supported Python and platform. Lines ``# size: 90 MB`` and
-``# python: 3.11`` in ``NAME.in`` state how large the environment gets, and the least Python.
+came to, exact versions for every supported Python and platform. Lines ``# size: 90 MB``,
+``# python: 3.11`` and ``# without: torch`` in ``NAME.in`` state how large the environment gets,
+the least Python, and what is asked for by others there but not needed.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ ENTRY_POINT_GROUP = "ngraphbench.locks"
 """Entry points of third parties: the name of a lock, and the package in whose folder it lies."""
 
 _OWN = Path(__file__).parent / "environments" / "locks"
-_STATED = re.compile(r"^#\s*(size|python):\s*(.+?)\s*$", re.MULTILINE)
+_STATED = re.compile(r"^#\s*(size|python|without):\s*(.+?)\s*$", re.MULTILINE)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(MB|GB)")
 _UNITS = {"MB": 10**6, "GB": 10**9}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -63,6 +64,11 @@ class Lock:
         stated = self._stated("python").removeprefix(">=").strip()
         return tuple(map(int, stated.split("."))) if re.fullmatch(r"\d+(\.\d+)*", stated) else ()
 
+    @property
+    def without(self) -> tuple[str, ...]:
+        """The distributions that are left out, and with them what they alone need."""
+        return tuple(self._stated("without").replace(",", " ").split())
+
     def _stated(self, key: str) -> str:
         stated: dict[str, str] = dict(_STATED.findall(self.wanted))
         return stated.get(key, "")
@@ -74,7 +80,8 @@ class EnvironmentRequest:
 
     ``kind``: ``managed`` (made from a lock), ``interpreter`` (``python`` is the path the user
     gave). ``requirements`` are tried in turn until one can be solved. ``distribution`` is the
-    compiler's own, which must be there in the end.
+    compiler's own, which must be there in the end. ``whole``: they name all that is wanted, so
+    that nothing is added.
     """
 
     kind: str
@@ -84,6 +91,7 @@ class EnvironmentRequest:
     requirements: tuple[str, ...] = ()
     size_bytes: int | None = None
     least_python: tuple[int, ...] = ()
+    whole: bool = False
     python: str = ""
 
     @property
@@ -94,7 +102,7 @@ class EnvironmentRequest:
     def id(self, interpreter: str) -> str:
         """Return the id of the managed environment under an interpreter: 16 hex digits."""
         wanted = [requirement_lines(text) for text in self.requirements]
-        return digest([wanted, interpreter])[:16]
+        return digest([wanted, interpreter, *([True] if self.whole else [])])[:16]
 
     def to_json(self) -> Json:
         lists = {"requirements": list(self.requirements), "least_python": list(self.least_python)}
@@ -160,7 +168,8 @@ def request_for(name: str, *, distribution: str = "", version: str = "") -> Envi
             hint=f"Name an interpreter that has it, {name}@/path/to/env, or use"
             " `environments: current`.",
         )
-    texts = [text for text in (lock.text, lock.wanted) if text]
+    whole = bool(lock.text and lock.without)
+    texts = [text for text in (lock.text, lock.wanted) if text][: 1 if whole else 2]
     plain = texts[0]
     if version:
         if not main:
@@ -180,6 +189,7 @@ def request_for(name: str, *, distribution: str = "", version: str = "") -> Envi
         requirements=(plain,) if same else tuple(texts),
         size_bytes=lock.size_bytes,
         least_python=lock.least_python if same else (),
+        whole=whole,
     )
 
 

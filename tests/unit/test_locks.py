@@ -108,3 +108,15 @@ def test_every_compiler_that_was_seen_to_work_has_a_lock() -> None:
     plugins = [load_compiler(target) for target in discover().values()]
     seen = [one for one in plugins if one.packages and not one.not_yet_run_on_hardware]
     assert {one.environment or one.name for one in seen} <= set(lock_names())
+
+
+def test_what_is_left_out_stays_out(toy: Path) -> None:
+    wanted = "# without: torch, big\ntoy-c==1.0\n"
+    (toy / "toy.in").write_text(wanted)
+    lock = find_lock("toy")
+    assert lock is not None and lock.without == ("torch", "big")
+    request = request_for("toy", distribution="toy-c", version="0.5")
+    assert request.whole and request.requirements == ("toy-c==0.5\nx==2\n",)
+    assert request_for("toy").whole
+    (toy / "toy.txt").unlink()
+    assert not request_for("toy").whole, "what is not solved yet names too little"

@@ -40,7 +40,7 @@ class Scribe:
     def __init__(self, folder: Path, observe: Any, **rest: Any) -> None:
         self.folder, self.observe = folder, observe
 
-    def make(self, requirements: Sequence[str]) -> str:
+    def make(self, requirements: Sequence[str], *, whole: bool = False) -> str:
         type(self).made += 1
         self.observe("installing")
         (self.folder / "bin").mkdir()
@@ -158,7 +158,7 @@ def test_two_creators_make_one(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, go_on = threading.Event(), threading.Event()
     make_now = Scribe.make
 
-    def slowly(self: Scribe, requirements: Sequence[str]) -> str:
+    def slowly(self: Scribe, requirements: Sequence[str], *, whole: bool = False) -> str:
         begun.set()
         assert go_on.wait(60)
         return make_now(self, requirements)

@@ -114,3 +114,20 @@ def test_the_command_and_its_variables(
         assert variables["PIP_USER"] == "0" and variables["PIP_CONFIG_FILE"] == "/dev/null"
         own, _ = installer.command(tmp_path / "r.txt", None, settings)
         assert own[:4] == [python, "-m", "pip", "install"]
+
+
+def test_what_is_whole_gets_no_dependencies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[list[str]] = []
+
+    def run(self: Installer, command: list[str], variables: dict[str, str]) -> int:
+        ran.append(list(command))
+        return 0
+
+    monkeypatch.setattr(Installer, "_run", run)
+    for whole in (False, True):
+        folder = tmp_path / str(whole)
+        folder.mkdir()
+        Installer(folder, lambda text: None, uv=None).make(["x==1\n"], whole=whole)
+        assert ("--no-deps" in ran[-1]) == whole

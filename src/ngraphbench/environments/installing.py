@@ -60,8 +60,10 @@ class Installer:
     def python(self) -> Path:
         return self.folder / "bin" / "python"
 
-    def make(self, requirements: Sequence[str]) -> str:
+    def make(self, requirements: Sequence[str], *, whole: bool = False) -> str:
         """Return the name of the tool that installed the first text that can be solved.
+
+        ``whole``: nothing is added to what a text names.
 
         Raises EnvironmentFailed with the last words of the last try.
         """
@@ -78,7 +80,8 @@ class Installer:
                 path = scratch / f"requirements-{number}.txt"
                 path.write_text(text, encoding="utf-8")
                 self.observe("installing")
-                if self._run(*self.command(path, pip, settings)) == 0:
+                command, variables = self.command(path, pip, settings)
+                if self._run([*command, *(["--no-deps"] if whole else [])], variables) == 0:
                     return "uv" if self.uv else "pip"
         finally:
             shutil.rmtree(scratch, ignore_errors=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from pathlib import Path
+import tempfile
 
 from ngraphbench.environments.installing import find_uv
 from ngraphbench.environments.pipsettings import own_pip, read_settings
@@ -16,7 +16,7 @@ __all__ = ["solve"]
 
 LONGEST_S = 900.0
 LEAST_PYTHON = "3.10"
-_ELSEWHERE = re.compile(r";(?!.* or ).*sys_platform == '(win32|darwin|emscripten)'")
+_ELSEWHERE = re.compile(r";(?!.* or ).*sys_platform == '(win32|darwin|emscripten|never)'")
 
 HEADER = "# Made from {name}.in by `ngb env lock {name}`. Every supported Python, Linux.\n"
 
@@ -38,16 +38,21 @@ def solve(lock: Lock) -> str:
     least = ".".join(map(str, lock.least_python)) or LEAST_PYTHON
     words = ["--universal", f"--python-version={least}", "--no-header", "--no-annotate"]
     words += ["--no-strip-extras", "--no-progress", *settings.uv_arguments(), "-"]
-    done = subprocess.run(
-        [uv, "pip", "compile", *words],
-        input=f"{lock.wanted}\nnumpy\n",
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=LONGEST_S,
-        cwd=Path(lock.folder),
-        env={**os.environ, **settings.uv_variables(), "UV_PYTHON_DOWNLOADS": "never"},
-    )
+    # Under a marker that never holds, a distribution and all it asks for stay away.
+    never = [f"{name} ; sys_platform == 'never'\n" for name in lock.without]
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as overrides:
+        overrides.writelines(never)
+        overrides.flush()
+        done = subprocess.run(
+            [uv, "pip", "compile", *([f"--overrides={overrides.name}"] if never else []), *words],
+            input=f"{lock.wanted}\nnumpy\n",
+            capture_output=True,
+            check=False,
+            text=True,
+            timeout=LONGEST_S,
+            cwd=lock.folder,
+            env={**os.environ, **settings.uv_variables(), "UV_PYTHON_DOWNLOADS": "never"},
+        )
     if done.returncode:
         tail = "\n".join(done.stderr.strip().splitlines()[-12:])
         raise EnvironmentFailed(f"{lock.name} cannot be solved:\n{tail}", reason="solve")

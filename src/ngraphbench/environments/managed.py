@@ -189,7 +189,8 @@ def _make(request: EnvironmentRequest, id_: str, installer: Installer) -> Enviro
     started = time.monotonic()
     try:
         folder.mkdir(parents=True)
-        tool = installer.make([_with_kit_needs(text) for text in request.requirements])
+        texts = [_with_kit_needs(text) for text in request.requirements]
+        tool = installer.make(texts, whole=request.whole)
         _check_there(request, folder)
     except EnvironmentFailed as error:
         raise EnvironmentFailed(
