@@ -7,10 +7,10 @@ order flips, what would settle it, whether the compiler or the exported graph ca
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from ngraphbench.analysis.contrasts import Contrast, contrast
 from ngraphbench.analysis.reversal import Reversal
@@ -38,6 +38,9 @@ __all__ = [
 
 BEYOND = 0.05
 """Pairs that swap places count only where they are this far apart on both sides."""
+
+Axis: TypeAlias = Literal["model", "batch", "device"]
+AXES: tuple[Axis, ...] = get_args(Axis)
 
 MOST_ROUNDS = 100_000
 MOST_LAUNCHES = 1000
@@ -113,7 +116,7 @@ class Change:
     ``axis`` is what differs: ``model``, ``batch`` or ``device``.
     """
 
-    axis: Literal["model", "batch", "device"]
+    axis: Axis
     where: str
     first: str
     second: str
@@ -294,42 +297,42 @@ def changes(found: Sequence[Verdict]) -> list[Change]:
     A verdict without an order takes no part.
     """
     decided = [verdict for verdict in found if verdict.outcome in ("faster", "not-faster")]
-    places = [
-        {"model": verdict.model, "batch": str(verdict.batch), "device": verdict.device}
-        for verdict in decided
-    ]
     changed = []
-    for (a, here), (b, there) in combinations(zip(decided, places, strict=True), 2):
-        differing = [axis for axis in here if here[axis] != there[axis]]
-        if len(differing) == 1 and a.precision == b.precision and not set(a.top) & set(b.top):
-            changed.append(_change(differing[0], here, there, (a.top, b.top)))
+    for axis in AXES:
+        alike: dict[tuple[str, ...], list[Verdict]] = {}
+        for verdict in decided:
+            place = _place(verdict)
+            rest = tuple(place[other] for other in AXES if other != axis)
+            alike.setdefault((*rest, verdict.precision), []).append(verdict)
+        for verdicts in alike.values():
+            changed += [
+                _change(axis, a, b)
+                for a, b in combinations(verdicts, 2)
+                if _place(a)[axis] != _place(b)[axis] and not set(a.top) & set(b.top)
+            ]
     return changed
 
 
-def _change(
-    axis: str,
-    here: Mapping[str, str],
-    there: Mapping[str, str],
-    tops: tuple[tuple[str, ...], tuple[str, ...]],
-) -> Change:
+def _place(verdict: Verdict) -> dict[Axis, str]:
+    return {"model": verdict.model, "batch": str(verdict.batch), "device": verdict.device}
+
+
+def _change(axis: Axis, a: Verdict, b: Verdict) -> Change:
+    here, there = _place(a), _place(b)
     fixed = ", ".join(
         f"batch {value}" if key == "batch" else value for key, value in here.items() if key != axis
     )
-    named: Literal["model", "batch", "device"] = (
-        "model" if axis == "model" else "batch" if axis == "batch" else "device"
-    )
-    return Change(named, fixed, here[axis], there[axis], *tops)
+    return Change(axis, fixed, here[axis], there[axis], a.top, b.top)
 
 
 def _groups(evidence: Evidence, order: Reversal) -> tuple[Group, Group] | None:
     found = []
     for title in (order.model_a, order.model_b):
-        for group in evidence.groups:
-            place = (group.title, group.batch, group.session_id, group.device, group.precision)
-            if place == (title, order.batch, order.session_id, order.device, order.precision):
-                found.append(group)
-                break
-    return (found[0], found[1]) if len(found) == 2 else None
+        group = evidence.group(title, order.batch, order.session_id, order.precision)
+        if group is None or group.device != order.device:
+            return None
+        found.append(group)
+    return found[0], found[1]
 
 
 def _cells(groups: tuple[Group, Group], label: str) -> tuple[Cell, Cell] | None:

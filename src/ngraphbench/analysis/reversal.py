@@ -74,10 +74,14 @@ def reversals(records: Sequence[Json], sessions: Sequence[Json], read: Read) -> 
     Pairs that never stood in one session come last, as ``unresolved`` (``unpaired``).
     """
     evidence = Evidence(records, sessions, read)
+    alike: dict[tuple[object, ...], list[Group]] = {}
+    for group in evidence.groups:
+        alike.setdefault(group.setting, []).append(group)
     pairs = [
         pair
-        for pair in combinations(evidence.groups, 2)
-        if pair[0].model != pair[1].model and pair[0].setting == pair[1].setting
+        for groups in alike.values()
+        for pair in combinations(groups, 2)
+        if pair[0].model != pair[1].model
     ]
     found = [
         reversal

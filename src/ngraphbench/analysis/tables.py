@@ -199,6 +199,14 @@ class Evidence:
         self._launch: dict[str, Launch] = {}
         self._compared: dict[tuple[object, ...], Comparison | None] = {}
         self.groups = self._make_groups()
+        self._places = {
+            (group.title, group.batch, group.session_id, group.precision): group
+            for group in self.groups
+        }
+
+    def group(self, title: str, batch: int, session_id: str, precision: str) -> Group | None:
+        """Return the group that tables call so, or None."""
+        return self._places.get((title, batch, session_id, precision))
 
     def profile(self, session_id: str) -> Profile:
         """Return the profile of a session; the quick one where it is not known."""

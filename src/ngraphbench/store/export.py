@@ -21,7 +21,10 @@ __all__ = ["CELL_COLUMNS", "FORMS", "SLOT_COLUMNS", "cell_row", "export_run"]
 
 FORMS = ("csv", "parquet")
 
-_INTERVALS = ("latency_ms", "throughput_per_s", "vs_baseline")
+_TRIPLES = tuple(
+    (name, f"{name}_low", f"{name}_high")
+    for name in ("latency_ms", "throughput_per_s", "vs_baseline")
+)
 _COSTS = (*empty_costs(), *(name for name in OPTIONAL_COSTS if name != "compile_cold_samples_s"))
 _TEXT = (
     *("model", "model_source", "model_args", "compiler", "compiler_options", "device"),
@@ -36,7 +39,7 @@ CELL_COLUMNS = (
     *("compiler_options", "compiler_version", "device", "accelerator", "threads", "precision"),
     *("status", "stage", "reason", "flags", "weights", "profile", "seed", "started_at"),
     *("tool_version", "epochs", "rounds", "calls"),
-    *(f"{name}{end}" for name in _INTERVALS for end in ("", "_low", "_high")),
+    *(column for triple in _TRIPLES for column in triple),
     *("confidence", "claim", "baseline", "verdict"),
     *_COSTS,
     *("verification", "max_abs", "rel_l2", "smallest_rtol", "task_metric", "samples"),
@@ -74,16 +77,15 @@ def cell_row(record: Json) -> dict[str, Any]:
         "verification": verification.get("verdict"),
         "task_metric": (verification.get("eval") or {}).get("value"),
     }
-    for name in _INTERVALS:
+    for name, low, high in _TRIPLES:
         value = summary.get(name) or {}
-        row[name] = value.get("estimate")
-        row[f"{name}_low"], row[f"{name}_high"] = value.get("low"), value.get("high")
-    for key in ("epochs", "rounds", "calls", "samples"):
-        row[key] = measurement.get(key)
-    for key in ("max_abs", "rel_l2", "smallest_rtol"):
-        row[key] = verification.get(key)
-    for key in _COSTS:
-        row[key] = record["costs"].get(key)
+        row[name], row[low], row[high] = value.get("estimate"), value.get("low"), value.get("high")
+    for part, keys in (
+        (measurement, ("epochs", "rounds", "calls", "samples")),
+        (verification, ("max_abs", "rel_l2", "smallest_rtol")),
+        (record["costs"], _COSTS),
+    ):
+        row |= {key: part.get(key) for key in keys}
     return {key: row[key] if key in row else record[key] for key in CELL_COLUMNS}
 
 
@@ -116,13 +118,13 @@ def _write(root: Path, records: Iterable[Json], cells: Path, slots: Path) -> Non
         cells.open("w", encoding="utf-8", newline="") as one,
         slots.open("w", encoding="utf-8", newline="") as other,
     ):
-        table = csv.DictWriter(one, CELL_COLUMNS, lineterminator="\n")
+        table = csv.writer(one, lineterminator="\n")
         rows = csv.writer(other, lineterminator="\n")
-        table.writeheader()
+        table.writerow(CELL_COLUMNS)
         rows.writerow(SLOT_COLUMNS)
         for record in records:
             row = cell_row(record)
-            table.writerow(row)
+            table.writerow(row.values())
             if row["samples"]:
                 place = [row[key] for key in _PLACE]
                 rows.writerows([*place, *slot] for slot in _slots(root / row["samples"]))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -95,10 +97,11 @@ class Journal:
         """Return the records, and the size in bytes of the lines that hold them."""
         records: list[Json] = []
         complete_bytes = 0
-        for record, size_bytes in self._lines():
-            complete_bytes += size_bytes
-            if record is not None:
-                records.append(record)
+        with _uncollected():
+            for record, size_bytes in self._lines():
+                complete_bytes += size_bytes
+                if record is not None:
+                    records.append(record)
         return records, complete_bytes
 
     def _lines(self) -> Iterator[tuple[Json | None, int]]:
@@ -143,6 +146,21 @@ class Journal:
                 reason="version",
                 hint="Use the version that wrote it, or a newer one.",
             )
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keep the garbage collector from walking all records again while more are read.
+
+    Records hold no cycles, and it would take as long as parsing them does.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _key(record: Json) -> Key:
