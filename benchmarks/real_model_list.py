@@ -179,6 +179,11 @@ MODELS = (
             *BOTH_AT_4,
             outcome="unsupported(batch-fixed)",
             why="the file fixes batch 1, and its If takes the verdict on one row",
+        )
+        | cells(
+            ("openvino", 1),
+            outcome="unsupported(operator)",
+            why="OpenVINO takes no If whose condition has two dims, as 1x1 has",
         ),
     ),
     Model(

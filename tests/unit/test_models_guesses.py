@@ -84,4 +84,11 @@ def test_when_no_size_fits_all_of_them_are_told_and_the_option_too(tmp_path: Pat
     # What failed is told once, not once for each graph around it.
     assert "Pad node" in text and "If node" not in text
     assert "samples as 64, 256, 128, 512, 32, 16." in text
-    assert "--input x=batchxsamples" in text
+    assert "--input x=batchxSIZE" in text
+
+
+def test_what_fails_alike_at_every_size_is_no_matter_of_sizes(tmp_path: Path) -> None:
+    with pytest.raises(CompileFailed) as caught:
+        exported(tmp_path, graph([helper.make_node("Unheard", ["x"], ["y"])], ["N", "n"], {}))
+    assert "Unheard" in str(caught.value)
+    assert "guessed" not in str(caught.value)

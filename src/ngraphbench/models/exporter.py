@@ -143,7 +143,7 @@ class Exporter:
         plan = source.plan
         if plan.fixed_batch not in (None, batch) and self._rewrites(source):
             return self._rewritten(source, batch, seed, folder=folder)
-        failure: NGraphBenchError | None = None
+        failures: list[NGraphBenchError] = []
         constant: int | None = None
         last = self._attempt + 1 if self._model.get("inputs_file") else plan.attempts
         for attempt in range(self._attempt, last):
@@ -151,7 +151,7 @@ class Exporter:
             try:
                 reference = source.reference(feed, folder)
             except CompileFailed as error:
-                failure = failure or error
+                failures.append(error)
                 continue
             if last == 1 or not is_constant(feed, reference):
                 self._attempt = attempt
@@ -162,7 +162,7 @@ class Exporter:
             self._attempt = constant
             feed = self._feed(source, plan, batch, seed=seed, attempt=constant)
             return feed, with_sizes(source.reference(feed, folder), plan, constant)
-        assert failure is not None
+        failure = failures[0]
         short_of_memory = "alloc" in failure.message.lower()
         if batch > 1 and not short_of_memory and self._runs_alone(source, seed):
             raise Unsupported(
@@ -170,7 +170,7 @@ class Exporter:
                 reason="batch-fixed",
                 hint="Its inputs declare a batch that its operators do not follow.",
             ) from failure
-        raise all_failed(failure, plan) if plan.attempts > 1 else failure
+        raise all_failed(failures, plan)
 
     def _rewrites(self, source: Source) -> bool:
         return source.rewritable and source.plan.declared and not self._model.get("inputs_file")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ngraphbench.errors import CompileFailed, NGraphBenchError
@@ -21,8 +22,12 @@ def with_sizes(reference: Reference, plan: InputPlan, attempt: int) -> Reference
     return replace(reference, notes=(note, *reference.notes))
 
 
-def all_failed(failure: NGraphBenchError, plan: InputPlan) -> CompileFailed:
-    """Return the first failure with the sizes that were tried, and how to give others."""
+def all_failed(failures: Sequence[NGraphBenchError], plan: InputPlan) -> NGraphBenchError:
+    """Return the first failure; where sizes may be why, with all tried and how to give others."""
+    failure = failures[0]
+    if len({one.message for one in failures}) == 1:
+        # The same at every size, such as an operator that nobody knows.
+        return failure
     sizes = [plan.sizes(attempt) for attempt in range(plan.attempts)]
     tried = {k: [one[k] for one in sizes] for k in sizes[0] if not is_expression(k)}
     texts = [
@@ -30,10 +35,10 @@ def all_failed(failure: NGraphBenchError, plan: InputPlan) -> CompileFailed:
         for name, found in tried.items()
     ]
     free = next(spec for spec in plan.specs if set(spec.shape) & set(tried))
-    shape = "x".join(str(plan.given.get(str(n), n)).lstrip("?") for n in free.shape)
+    shape = "x".join("SIZE" if n in tried else str(n) for n in free.shape)
     return CompileFailed(
         f"{failure.message.rstrip('.')}. Sizes that the file leaves open were guessed:"
         f" {'; '.join(texts)}.",
         reason=failure.reason,
-        hint=f"Give one that fits: --input {free.name}={shape} with numbers in it.",
+        hint=f"Give one that fits: --input {free.name}={shape}, a number for SIZE.",
     )
