@@ -25,11 +25,11 @@ def with_sizes(reference: Reference, plan: InputPlan, attempt: int) -> Reference
 def all_failed(failures: Sequence[NGraphBenchError], plan: InputPlan) -> NGraphBenchError:
     """Return the first failure; where sizes may be why, with all tried and how to give others."""
     failure = failures[0]
-    if len({one.message for one in failures}) == 1:
-        # The same at every size, such as an operator that nobody knows.
-        return failure
     sizes = [plan.sizes(attempt) for attempt in range(plan.attempts)]
     tried = {k: [one[k] for one in sizes] for k in sizes[0] if not is_expression(k)}
+    if not tried or len({one.message for one in failures}) == 1:
+        # The same at every size, such as an operator that nobody knows.
+        return failure
     texts = [
         f"{sizes_text({name: 0}).removesuffix('=0')} as {', '.join(map(str, dict.fromkeys(found)))}"
         for name, found in tried.items()
