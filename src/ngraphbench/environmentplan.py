@@ -55,7 +55,7 @@ class Environments:
         try:
             request = request_for(
                 candidate.environment or ref.name,
-                distribution=next(iter(candidate.packages), ""),
+                distributions=candidate.packages,
                 version=ref.version,
             )
         except EnvironmentFailed as error:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -142,15 +142,18 @@ def find_lock(name: str) -> Lock | None:
     )
 
 
-def request_for(name: str, *, distribution: str = "", version: str = "") -> EnvironmentRequest:
+def request_for(
+    name: str, *, distributions: Sequence[str] = (), version: str = ""
+) -> EnvironmentRequest:
     """Return what must be made for the lock ``name``, or found where ``version`` is a path.
 
-    ``distribution`` is the compiler's own. With a version it is pinned to that: first the
-    other pins of the lock are kept, then only what its input asks for.
+    ``distributions`` are those of the compiler, its main one first. With a version that one is
+    pinned to it, and those that have the same version now: first the other pins of the lock
+    are kept, then only what its input asks for.
 
     Raises EnvironmentFailed where there is no lock, or a path is not absolute.
     """
-    main = distribution
+    main = next(iter(distributions), "")
     if is_path(version):
         place = Path(version).expanduser()
         if not place.is_absolute():
@@ -178,7 +181,7 @@ def request_for(name: str, *, distribution: str = "", version: str = "") -> Envi
                 reason="no-distribution",
                 hint=f"Make an environment by hand and name its place: {name}@/path/to/env.",
             )
-        texts = list(dict.fromkeys(_pinned(text, main, version) for text in texts))
+        texts = list(dict.fromkeys(_pinned(text, distributions, version) for text in texts))
     # Where the lock has that version anyway, it is the same environment.
     same = texts[0] == plain
     return EnvironmentRequest(
@@ -222,16 +225,33 @@ def distribution_of(requirement: str) -> str:
     return plain_name(found[0]) if found else ""
 
 
-def _pinned(text: str, distribution: str, version: str) -> str:
-    """Return the requirements with one distribution at exactly ``version``."""
-    plain = plain_name(distribution)
-    own = [line for line in requirement_lines(text) if distribution_of(line) == plain]
-    extras = next((found[0] for line in own if (found := re.search(r"\[.*?\]", line))), "")
-    exact = f"{distribution}{extras}=={version}"
-    if [line.partition(";")[0].replace(" ", "") for line in own] == [exact]:
+def _pinned(text: str, names: Sequence[str], version: str) -> str:
+    """Return the requirements with the first of ``names`` at exactly ``version``.
+
+    The others of them that go with it now, at the same version, go with it still.
+    """
+    lines = requirement_lines(text)
+    plain = [plain_name(name) for name in names]
+    now = {
+        name: {_version(line) for line in lines if distribution_of(line) == name} for name in plain
+    }
+    if now[plain[0]] == {version}:
         return text
-    others = [line for line in requirement_lines(text) if line not in own]
-    return "\n".join([exact, *others, ""])
+    alike = [name for name in plain[1:] if now[name] and now[name] == now[plain[0]]]
+    moved = [plain[0], *alike]
+    pins = []
+    for name in moved:
+        own = (line for line in lines if distribution_of(line) == name)
+        extras = next((found[0] for line in own if (found := re.search(r"\[.*?\]", line))), "")
+        pins.append(f"{name}{extras}=={version}")
+    others = [line for line in lines if distribution_of(line) not in moved]
+    return "\n".join([*pins, *others, ""])
+
+
+def _version(requirement: str) -> str:
+    """Return the version that a requirement pins, empty where it pins none."""
+    found = re.search(r"==\s*([^\s;,]+)", requirement.partition(";")[0])
+    return found[1] if found else ""
 
 
 def _foreign() -> dict[str, str]:

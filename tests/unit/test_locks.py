@@ -35,27 +35,34 @@ def test_a_third_partys_lock_is_found(toy: Path) -> None:
     lock = find_lock("toy")
     assert lock is not None and lock.text == TEXT and lock.folder == toy
     assert lock.size_bytes == 1_500_000_000 and lock.least_python == (3, 11)
-    request = request_for("toy", distribution="toy_c")
+    request = request_for("toy", distributions=["toy_c"])
     assert request.requirements == (TEXT,) and request.size_bytes == 1_500_000_000
     assert request.least_python == (3, 11) and request.head == "toy"
 
 
 def test_a_version_pins_the_compiler_alone(toy: Path) -> None:
-    request = request_for("toy", distribution="toy_c", version="0.5")
-    assert request.requirements == ("toy_c==0.5\nx==2\n", "toy_c==0.5\nx\n")
+    request = request_for("toy", distributions=["toy_c"], version="0.5")
+    assert request.requirements == ("toy-c==0.5\nx==2\n", "toy-c==0.5\nx\n")
     assert request.head == "toy@0.5"
 
 
 def test_the_version_of_the_lock_is_the_lock(toy: Path) -> None:
     (toy / "toy.txt").write_text("toy-c==1.0\nx==2\n")
-    plain = request_for("toy", distribution="toy_c")
-    assert request_for("toy", distribution="toy-c", version="1.0").id("t") == plain.id("t")
-    assert request_for("toy", distribution="toy-c", version="1.1").id("t") != plain.id("t")
+    plain = request_for("toy", distributions=["toy_c"])
+    assert request_for("toy", distributions=["toy-c"], version="1.0").id("t") == plain.id("t")
+    assert request_for("toy", distributions=["toy-c"], version="1.1").id("t") != plain.id("t")
+
+
+def test_what_goes_with_the_compiler_now_goes_with_it_still(toy: Path) -> None:
+    (toy / "toy.txt").write_text("toy-c==1.0\nToy_Run==1.0 ; python_version > '3'\ny==1.0\nz==2\n")
+    names = ["toy_c", "toy-run", "z", "absent"]
+    request = request_for("toy", distributions=names, version="0.5")
+    assert request.requirements[0] == "toy-c==0.5\ntoy-run==0.5\ny==1.0\nz==2\n"
 
 
 def test_extras_stay(toy: Path) -> None:
     (toy / "toy.txt").write_text("toy-c[fast]==1.0\n")
-    request = request_for("toy", distribution="toy-c", version="2")
+    request = request_for("toy", distributions=["toy-c"], version="2")
     assert request.requirements[0] == "toy-c[fast]==2\n"
 
 
@@ -69,7 +76,7 @@ def test_the_id_is_of_requirements_and_interpreter() -> None:
 
 
 def test_a_request_travels(toy: Path) -> None:
-    request = request_for("toy", distribution="toy-c", version="0.5")
+    request = request_for("toy", distributions=["toy-c"], version="0.5")
     assert EnvironmentRequest.from_json(request.to_json()) == request
 
 
@@ -115,7 +122,7 @@ def test_what_is_left_out_stays_out(toy: Path) -> None:
     (toy / "toy.in").write_text(wanted)
     lock = find_lock("toy")
     assert lock is not None and lock.without == ("torch", "big")
-    request = request_for("toy", distribution="toy-c", version="0.5")
+    request = request_for("toy", distributions=["toy-c"], version="0.5")
     assert request.whole and request.requirements == ("toy-c==0.5\nx==2\n",)
     assert request_for("toy").whole
     (toy / "toy.txt").unlink()

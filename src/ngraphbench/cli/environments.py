@@ -130,9 +130,9 @@ def _request(text: str) -> EnvironmentRequest:
     asked = parse_compiler(text)
     if is_path(asked.version) or asked.options:
         raise SpecError(f"{text!r} is not COMPILER or COMPILER@VERSION.", reason="environment")
-    name, distribution = _lock_name(asked.name), _distribution(asked.name)
+    name, distributions = _lock_name(asked.name), _distributions(asked.name)
     try:
-        return request_for(name, distribution=distribution, version=asked.version)
+        return request_for(name, distributions=distributions, version=asked.version)
     except EnvironmentFailed as error:
         hint = nearest(asked.name, lock_names())
         raise SpecError(error.message, reason=error.reason, hint=hint) from error
@@ -149,18 +149,18 @@ def _lock_name(name: str) -> str:
     return plugin.environment or plugin.name
 
 
-def _distribution(name: str) -> str:
-    """Return the distribution of a compiler, or of the first that uses a lock."""
+def _distributions(name: str) -> tuple[str, ...]:
+    """Return the distributions of a compiler, or of the first that uses a lock."""
     from ngraphbench.plugin import discover
 
     users = [name] if name in discover() else _users(name)
-    return next((found for user in users if (found := _packages(user))), "")
+    return next((found for user in users if (found := _packages(user))), ())
 
 
-def _packages(compiler: str) -> str:
+def _packages(compiler: str) -> tuple[str, ...]:
     from ngraphbench.plugin import discover, load_compiler
 
-    return next(iter(load_compiler(discover()[compiler]).packages), "")
+    return load_compiler(discover()[compiler]).packages
 
 
 def _users(lock: str) -> list[str]:

@@ -142,9 +142,8 @@ def _plugin(target: str) -> Compiler | None:
 def _environment(plugin: Compiler | None) -> Environment | None:
     if plugin is None:
         return None
-    main = next(iter(plugin.packages), "")
     try:
-        request = request_for(plugin.environment or plugin.name, distribution=main)
+        request = request_for(plugin.environment or plugin.name, distributions=plugin.packages)
     except EnvironmentFailed:
         return None
     return find_environment(request.id(interpreter_tag()))
