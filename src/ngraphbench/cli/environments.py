@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from ngraphbench.environments.managed import Environment
     from ngraphbench.locks import EnvironmentRequest
+    from ngraphbench.plan import Plan
 
-__all__ = ["app"]
+__all__ = ["app", "plan_lines"]
 
 app = typer.Typer(no_args_is_help=True, help="Compilers' own environments, made from locks.")
 
@@ -121,6 +122,25 @@ def lock(
         raise SpecError(f"{target} cannot be written: {error}.", hint="Use --out FILE.") from error
     typer.echo(str(target))
     return 0
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """Return a line for each managed environment that a plan needs: there, or to be made."""
+    from ngraphbench.environments.interpreters import interpreter_tag
+    from ngraphbench.environments.managed import find_environment
+    from ngraphbench.locks import EnvironmentRequest
+
+    lines: dict[str, str] = {}
+    for session in plan.sessions:
+        for data in session.environments.values():
+            request = EnvironmentRequest.from_json(data)
+            id_ = request.id(interpreter_tag())
+            found = find_environment(id_) if request.kind == "managed" else None
+            size = f"about {request.size_bytes / 1e6:.0f} MB, " if request.size_bytes else ""
+            state = "is there" if found and found.state == "ready" else f"{size}is to be made"
+            if request.kind == "managed":
+                lines[id_] = f"environment {request.head}: {state}"
+    return list(lines.values())
 
 
 def _request(text: str) -> EnvironmentRequest:

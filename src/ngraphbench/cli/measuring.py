@@ -316,11 +316,13 @@ def _observer(
 
 def _show_plan(experiment: Experiment, base: Path, *, json_: bool) -> int:
     from ngraphbench import api
-    from ngraphbench.cli.printing import print_plan
+    from ngraphbench.cli.environments import plan_lines
+    from ngraphbench.cli.printing import print_lines, print_plan
 
     plan, _ = api.plan_of(experiment, base=base)
     if json_:
         sys.stdout.write(json.dumps(plan.to_json(), indent=1) + "\n")
     else:
         print_plan(plan)
+        print_lines(plan_lines(plan))
     return 0
