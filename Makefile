@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint unit clean
-.PHONY: bench-agreement bench-kernel bench-loop bench-overhead bench-paced bench-vendors
+.PHONY: bench-compilers bench-agreement bench-kernel bench-loop bench-overhead bench-paced bench-vendors
 .PHONY: bench-metrics bench-peers bench-racing bench-real-models bench-repeats
 
 help:  ## Show this list
@@ -35,6 +35,9 @@ test: lint  ## Everything: lint, types, layers and all tests
 
 bench-agreement: $(VENV)/.ready  ## A worker against a plain loop, in turns: paired ratios
 	$(BIN)/python benchmarks/agreement.py
+
+bench-compilers: $(VENV)/.ready  ## Every compiler in its own environment: suite, costs, speed; an hour
+	$(BIN)/python benchmarks/compilers.py --write
 
 bench-kernel: $(VENV)/.ready  ## The kernel against known truth, 34000 sessions on a virtual clock
 	$(BIN)/python benchmarks/kernel.py
