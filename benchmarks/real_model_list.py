@@ -169,6 +169,13 @@ MODELS = (
         Package("pipecat-ai", "1.14.0"),
         "pipecat/audio/turn/smart_turn/data/smart-turn-v3.2-cpu.onnx",
         "an int8 Whisper encoder with a head",
+        expected=cells(
+            ("onnxruntime", 1),
+            ("openvino", 1),
+            *BOTH_AT_4,
+            outcome="constant",
+            why="two inputs of noise get verdicts 0.5 % apart, within the tolerance of int8",
+        ),
     ),
     Model(
         "wake-word",

@@ -83,7 +83,7 @@ def test_when_no_size_fits_all_of_them_are_told_and_the_option_too(tmp_path: Pat
     text = str(caught.value)
     # What failed is told once, not once for each graph around it.
     assert "Pad node" in text and "If node" not in text
-    assert "samples as 64, 256, 128, 512, 32, 16." in text
+    assert "samples as 64, 256, 128, 48, 512, 32, 16." in text
     assert "--input x=batchxSIZE" in text
 
 
