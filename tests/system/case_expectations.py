@@ -142,7 +142,10 @@ MODULES: dict[str, By] = {
 }
 
 INDUCTOR = ("in_place_input", "data_dependent")
-"""Modules that Inductor is tried on in every test run: the others take minutes."""
+"""Modules that Inductor is tried on through the command line; it is on all others in one process.
+
+The command line starts a process for each, which takes minutes for all of them.
+"""
 
 NOT_HELD = {
     "string_input": "strings are refused: an .npz file holds them only as pickles, or as fixed"

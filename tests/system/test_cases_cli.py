@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,6 +16,7 @@ from command_line import ngb, records
 
 from ngraphbench import api
 from ngraphbench.errors import SpecError
+from ngraphbench.plugin import discover
 from ngraphbench.records import STATUSES
 from ngraphbench.types import Json
 
@@ -177,10 +181,15 @@ def test_hostile_names_are_inert(measured: dict[str, list[Json]], folder: Path) 
 
 
 @pytest.fixture(scope="module")
-def modules(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Json]]:
+def module_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("modules")
+
+
+@pytest.fixture(scope="module")
+def modules(module_folder: Path) -> dict[str, list[Json]]:
     """Return the records of every torch module that runs, by name."""
     pytest.importorskip("torch")
-    folder = tmp_path_factory.mktemp("modules")
+    folder = module_folder
     shutil.copy(TORCH_CASES, folder / "torch_cases.py")
     every = ("-c", "eager", "-c", "onnxruntime", "-b", "2")
     found: dict[str, list[Json]] = {}
@@ -204,6 +213,42 @@ def test_a_torch_module_comes_to_what_it_must(modules: dict[str, list[Json]], na
     assert labels == ["eager", "onnxruntime", *(["eager", "inductor"] if name in INDUCTOR else [])]
     for record in modules[name]:
         check_record(record, expected_of(MODULES[name], label=record["label"], batch=2))
+
+
+@pytest.mark.slow
+def test_inductor_takes_every_other_module(
+    modules: dict[str, list[Json]], module_folder: Path
+) -> None:
+    others = [name for name in MODULES if name not in INDUCTOR]
+    assert set(others) | set(INDUCTOR) == set(modules)
+    roots = [
+        path.parent
+        for run in ("good", "more")
+        for path in sorted((module_folder / run / "workloads").glob("*/workload.json"))
+        if json.loads(path.read_text())["model"]["label"] in others
+    ]
+    out = module_folder / "inductor.json"
+    script, caches = Path(__file__).with_name("one_process.py"), module_folder / "caches"
+    done = subprocess.run(
+        [sys.executable, script, out, discover()["inductor"], *roots],
+        env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(caches)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = json.loads(out.read_text())
+    assert set(found) == set(others)
+    for name in others:
+        expected, told = expected_of(MODULES[name], label="inductor", batch=2), found[name]
+        status = "ok" if expected.status == "unverifiable" else expected.status
+        assert (told["status"], told["message"]) == (status, ""), name
+        verification = told["verification"]
+        assert verification["verdict"] == (expected.verdict or "ok"), (name, verification)
+        assert verification["checks"] == ["a", "b", "after"], name
+        assert not expected.fp64 or verification["reference"] == "eager-fp64", name
+        shapes = tuple(tuple(output["shape"]) for output in verification["outputs"])
+        assert expected.shapes in ((), shapes), (name, shapes)
 
 
 @pytest.mark.slow

@@ -112,6 +112,11 @@ def test_a_folder_comes_with_its_weights_in_fp32(tmp_path: Path) -> None:
     for name, value in kept.state_dict().items():
         assert torch.equal(state[name], value.float() if value.is_floating_point() else value)
     assert model.module.classifier.weight.dtype == torch.float32
+    (tmp_path / "tiny" / "model.safetensors").unlink()
+    torch.save(kept.state_dict(), tmp_path / "tiny" / "pytorch_model.bin")
+    assert opened("transformers:tiny", tmp_path).weights == "checkpoint tiny"
+    again = opened("transformers:tiny", tmp_path).module.classifier.weight
+    assert torch.equal(again, model.module.classifier.weight)
     plain = opened("transformers:tiny/config.json", tmp_path)
     assert plain.weights == "random(seed 0)"
     assert not torch.equal(plain.module.classifier.weight, model.module.classifier.weight)

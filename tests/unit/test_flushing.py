@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from in_this_process import InThisProcess
 from onnx import TensorProto, helper, numpy_helper
 from silent_plugins import TARGET
-from test_silent_failures import InThisProcess
 
 from ngraphbench.case import Case, CompilerRef, Limits
 from ngraphbench.errors import CompileFailed
@@ -124,3 +124,18 @@ def test_models_without_denormals_have_no_copy(folder: Path) -> None:
     exporter.batch({"batch": BATCH})
     assert not flushed_root(root).exists()
     assert json.loads((root / "b2" / "batch.json").read_text())["axes"] == {"x": 0}
+
+
+def test_a_copy_that_cannot_be_made_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    exporter = Exporter()
+    model = resolve_model("m.onnx", base=folder).to_json()
+    exporter.open({"model": model, "root": str(folder / "w"), "seed": 0})
+
+    def broken(root: Path, batch: int) -> bool:
+        raise OSError("no room")
+
+    for write, why in ((lambda root, batch: False, "too large"), (broken, "OSError: no room")):
+        monkeypatch.setattr("ngraphbench.models.exporter.write_flushed", write)
+        told = exporter.batch({"batch": BATCH})["denormals"]
+        assert told.startswith("4 of 32 weights are denormal numbers; what they cost was not")
+        assert why in told

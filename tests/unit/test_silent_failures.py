@@ -6,10 +6,10 @@ The whole path but the processes: exporter, worker, resident program, verdict.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pytest
+from in_this_process import InThisProcess
 from onnx import TensorProto, helper, numpy_helper
 from silent_plugins import FAULTS, TARGET
 
@@ -19,8 +19,7 @@ from ngraphbench.models.sources import resolve_model
 from ngraphbench.session.export import load_references
 from ngraphbench.session.resident import Resident, Stopped
 from ngraphbench.session.state import CaseState
-from ngraphbench.types import Device, Json
-from ngraphbench.worker.loop import Worker
+from ngraphbench.types import Device
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 BATCH = 4
@@ -66,28 +65,6 @@ CELLS = [
     *(("floats", fault, reason) for fault, reason in EXPECTED.items()),
     *(("integers", fault, reason) for fault, reason in INTEGERS.items()),
 ]
-
-
-class InThisProcess:
-    """A worker without its process."""
-
-    peak_rss_bytes = 0
-    origin: ClassVar[dict] = {}
-    log_truncated = False
-
-    def __init__(self) -> None:
-        self._operations = Worker().operations()
-
-    def request(self, op: str, *, deadline_s: float, **fields: object) -> Json:
-        return self._operations[op](dict(fields))
-
-    def suspend(self) -> None: ...
-
-    def resume(self) -> None: ...
-
-    def close(self) -> None: ...
-
-    def kill(self) -> None: ...
 
 
 def write_floats(path: Path) -> None:

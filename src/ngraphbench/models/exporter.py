@@ -17,7 +17,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ngraphbench.errors import CompileFailed, NGraphBenchError, Unsupported, WorkerFailed
+from ngraphbench.errors import (
+    CompileFailed,
+    NGraphBenchError,
+    Unsupported,
+    WorkerFailed,
+    first_line,
+)
 from ngraphbench.models.batch import rows_problem, windows
 from ngraphbench.models.doubts import is_constant, notes_on
 from ngraphbench.models.evaluation import evaluate_source, score_outputs
@@ -118,9 +124,20 @@ class Exporter:
             "notes": notes,
         }
         _write_json(folder / "batch.json", whole)
-        if self._denormals and not write_flushed(self._root, batch):
-            notes.append("denormals-uncopied: the model is too large to tell what they cost")
+        whole["denormals"] = self._told_denormals(batch)
         return whole | {"seconds": time.monotonic() - started}
+
+    def _told_denormals(self, batch: int) -> str:
+        """Return how many weights are denormal, and why no copy shows what they cost, if so."""
+        if not self._denormals:
+            return ""
+        try:
+            if write_flushed(self._root, batch):
+                return self._denormals
+            why = "the model is too large for a copy without them"
+        except Exception as error:  # a copy in passing: the model itself was exported
+            why = f"{type(error).__name__}: {first_line(error)}"
+        return f"{self._denormals}; what they cost was not measured: {why}"
 
     def evaluate(self, request: Json) -> Json:
         """Return the metric of the uncompiled model on a labelled set; keep the set in ``folder``.

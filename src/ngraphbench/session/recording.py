@@ -152,6 +152,8 @@ def _verification(found: CaseState) -> Json | None:
     if found.verification is None or found.evaluation is None:
         return found.verification
     shown = {key: value for key, value in found.evaluation.items() if key != "axes"}
+    if found.beaten_by and shown["value"] is None:
+        shown["problem"] = shown["problem"] or "It left the race before its outputs were scored."
     return {**found.verification, "eval": shown}
 
 
