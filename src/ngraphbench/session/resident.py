@@ -235,10 +235,9 @@ class Resident:
 
     def kill(self) -> None:
         """End the process tree now."""
-        if self.worker is None:
-            return
-        self.worker.kill()
-        self._keep_usage()
+        if self.worker is not None:
+            self.worker.kill()
+            self._keep_usage()
 
     # -- stages
 
