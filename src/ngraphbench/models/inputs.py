@@ -27,7 +27,7 @@ __all__ = [
     "plan_inputs",
 ]
 
-_SIZES = (256, 128, 64, 48, 512, 32, 16)
+_SIZES = (256, 128, 48, 64, 512, 32, 16)
 _HOW = "Give --input {name}=SHAPE:DTYPE:LO..HI, for example {name}=batchx3x224x224:float32."
 
 
