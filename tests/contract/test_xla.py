@@ -171,6 +171,16 @@ def test_ops_without_lowering_are_named(tmp_path: Path, _vendor: None) -> None:
         XLA.compile(_graph(tmp_path, [node], inputs=specs[:1], outputs=specs[1:]), Device(), {})
 
 
+def test_pools_that_round_up_are_refused(tmp_path: Path, _vendor: None) -> None:
+    onnx = pytest.importorskip("onnx")
+    specs = [TensorSpec("x", "float32", (2, 1, 4, 4)), TensorSpec("y", "float32", (2, 1, 2, 2))]
+    node = onnx.helper.make_node(
+        "MaxPool", ["x"], ["y"], kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1
+    )
+    with pytest.raises(Unsupported, match="MaxPool with ceil_mode"):
+        XLA.compile(_graph(tmp_path, [node], inputs=specs[:1], outputs=specs[1:]), Device(), {})
+
+
 def test_control_flow_is_refused(tmp_path: Path, _vendor: None) -> None:
     onnx = pytest.importorskip("onnx")
     helper, number = onnx.helper, onnx.TensorProto.FLOAT
