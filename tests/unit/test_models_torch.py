@@ -25,6 +25,14 @@ def test_a_head_of_zeros_is_filled_so_that_outputs_follow_inputs() -> None:
     assert model.module.heads.head.weight.any()
 
 
+def test_residual_branches_that_start_as_zeros_are_filled() -> None:
+    pytest.importorskip("timm")
+    model = TorchModel(resolve_model("timm:test_resnet", base=Path.cwd()).to_json())
+    scales = [p for n, p in model.module.named_parameters() if p.ndim == 1 and "weight" in n]
+    assert scales and all(bool(p.any()) for p in scales)
+    assert any("zero-weights-filled: " in note for note in model.notes)
+
+
 def test_images_have_the_size_the_library_says() -> None:
     def shape(text: str) -> tuple[int | str, ...]:
         model = TorchModel(resolve_model(text, base=Path.cwd()).to_json())

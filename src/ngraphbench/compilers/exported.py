@@ -15,7 +15,7 @@ from ngraphbench.errors import CompileFailed, Unsupported
 from ngraphbench.types import Json
 from ngraphbench.workload import Workload
 
-__all__ = ["EXPORTED_NOTE", "delegated", "graph_flops", "load_exported"]
+__all__ = ["EXPORTED_NOTE", "delegated", "graph_flops", "load_exported", "shared", "written_by"]
 
 EXPORTED_NOTE = "the graph is the one torch.export made of the module, not the module itself"
 
@@ -62,24 +62,33 @@ def graph_flops(nodes: Iterable[Any]) -> int:
 
 
 def delegated(*, taken: Iterable[Any], left: Iterable[Any], name: str) -> Json:
-    """Return the coverage of a delegate: what it took and what was left to plain kernels.
-
-    ``taken`` and ``left`` are nodes of exported graphs. The share is of FLOPs, of nodes in a
-    graph without any, None in an empty graph.
-    """
+    """Return the coverage of a delegate from the nodes of exported graphs, taken and left."""
     ours, theirs = _computing(taken), _computing(left)
-    unit, shares = "flops", (graph_flops(ours), graph_flops(theirs))
-    if not sum(shares):
-        unit, shares = "nodes", (len(ours), len(theirs))
-    whole = sum(shares)
+    return shared(
+        flops=(graph_flops(ours), graph_flops(theirs)),
+        nodes=(len(ours), len(theirs)),
+        fallback_operators=[_operator(node) for node in theirs],
+        name=name,
+    )
+
+
+def shared(
+    *, flops: tuple[int, int], nodes: tuple[int, int], fallback_operators: Iterable[str], name: str
+) -> Json:
+    """Return the coverage of a delegate: what it took, and what was left to plain kernels.
+
+    ``flops`` and ``nodes`` are pairs of both. The share is of FLOPs, of nodes in a graph
+    without any, None in an empty graph.
+    """
+    unit, shares = ("flops", flops) if sum(flops) else ("nodes", nodes)
     notes = [EXPORTED_NOTE]
-    if not ours:
+    if not nodes[0]:
         notes.append(f"{name} took no operator: all ran in plain kernels")
     return {
-        "share": shares[0] / whole if whole else None,
+        "share": shares[0] / sum(shares) if sum(shares) else None,
         "unit": unit,
-        "parts": {name: len(ours), "fallback": len(theirs)},
-        "fallback_operators": sorted({_operator(node) for node in theirs}),
+        "parts": {name: nodes[0], "fallback": nodes[1]},
+        "fallback_operators": sorted(set(fallback_operators)),
         "notes": notes,
     }
 

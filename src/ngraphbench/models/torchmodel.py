@@ -22,6 +22,7 @@ from ngraphbench.models.modules import (
 )
 from ngraphbench.models.portable import export_program, flat_module, run_program
 from ngraphbench.models.reference import Outputs, Runner
+from ngraphbench.models.zeroweights import fill_zero_weights
 from ngraphbench.types import BFLOAT16, Array, Arrays, Json, TensorSpec
 
 __all__ = ["TorchModel"]
@@ -41,7 +42,7 @@ class TorchModel:
             _load_checkpoint(self.module, Path(model["checkpoint"]))
         self.notes: tuple[str, ...] = ()
         if model["kind"] in _LIBRARIES and model.get("weights") == "random":
-            self.notes = _fill_zero_weights(self.module, seed=int(model.get("seed", 0)))
+            self.notes = fill_zero_weights(self.module, seed=int(model.get("seed", 0)))
 
     @property
     def weights(self) -> str:
@@ -306,19 +307,6 @@ def _image_size(model: Json, module: Any) -> tuple[int, ...] | None:
             return (3, 16, side, side)
         return (3, side, side)
     return None
-
-
-def _fill_zero_weights(module: Any, *, seed: int) -> tuple[str, ...]:
-    """Fill matrices that start as zeros, and return a note of it."""
-    import torch
-
-    # An untrained head of zeros would make every output constant, and every check pass.
-    zeros = [(n, p) for n, p in module.named_parameters() if p.ndim in (2, 4) and not p.any()]
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for _, parameter in zeros:
-            parameter.normal_(std=0.02, generator=generator)
-    return tuple(f"zero-weights-filled: {name} starts as zeros" for name, _ in zeros[:3])
 
 
 def _load_checkpoint(module: Any, path: Path) -> None:
