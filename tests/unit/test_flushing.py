@@ -105,7 +105,7 @@ def test_the_copy_differs_in_nothing_but_denormals(folder: Path) -> None:
 
 
 def test_the_flag_tells_the_measured_factor(folder: Path) -> None:
-    expected = f"with them set to 0 it runs 10x as fast (10 to 10 in {TURNS} turns, alone)"
+    expected = f"with them set to 0 it runs 10x as fast (10x to 10x in {TURNS} turns, alone)"
     assert told(folder, Slow) == f"4 of 32 weights are denormal numbers; {expected}"
 
 
