@@ -35,8 +35,9 @@ class CompilerContract(CostChecks, LaneChecks):
 
     ``models`` names the small models of ``testing.samples`` it is run on, ``heavy`` the one
     for timing and threads. ``options`` are given to each compile, ``heavy_options`` on top
-    for the heavy model. ``rtol`` bounds the relative L2 error against float64. What a program
-    costs is checked in ``testing.costs``, several requests in flight in ``testing.lanes``.
+    for the heavy model, on ``accelerator``. ``rtol`` bounds the relative L2 error against float64.
+    What a program costs is checked in ``testing.costs``, several requests in flight in
+    ``testing.lanes``.
     """
 
     # What the plugin declares
@@ -180,7 +181,7 @@ class CompilerContract(CostChecks, LaneChecks):
         workload = observe.open_workload(self._root(tmp_path), batch=1)
         foreign = dataclasses.replace(workload, forms=("no-such-form",))
         with pytest.raises(Unsupported):
-            self.compiler.compile(foreign, Device(), self._resolved())
+            self.compiler.compile(foreign, self._device(), self._resolved())
 
     def test_broken_model_fails_with_its_cause(self, tmp_path: Path) -> None:
         root = self._root(tmp_path)
@@ -190,7 +191,7 @@ class CompilerContract(CostChecks, LaneChecks):
         workload = observe.open_workload(root, batch=1)
         # A module that cannot be imported is the user's mistake, told as such.
         with pytest.raises((CompileFailed, SpecError)) as caught:
-            self.compiler.compile(workload, Device(), self._resolved())
+            self.compiler.compile(workload, self._device(), self._resolved())
         assert len(str(caught.value)) > len("failed"), "Say what the vendor said."
 
     def test_close_is_final(self, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from ngraphbench.plugin import LoadsArtifact, SavesArtifact
 from ngraphbench.testing import observe
 from ngraphbench.testing.parts import HEAVY_BATCH, TIMING_ATTEMPTS, ContractParts
 from ngraphbench.testing.workloads import reference_arrays
-from ngraphbench.types import VENDOR_DEFAULT, Device
+from ngraphbench.types import VENDOR_DEFAULT
 from ngraphbench.workload import INPUT_SETS
 
 __all__ = ["CostChecks"]
@@ -69,7 +69,7 @@ class CostChecks(ContractParts):
     def test_threads_may_be_left_to_the_vendor(self, tmp_path: Path) -> None:
         root = self._root(tmp_path)
         workload = observe.open_workload(root, batch=1)
-        device = Device(threads=VENDOR_DEFAULT)
+        device = self._device(threads=VENDOR_DEFAULT)
         program = self.compiler.compile(workload, device, self._resolved())
         try:
             outputs = self._outputs(program, workload.input_arrays("a"))
@@ -83,7 +83,9 @@ class CostChecks(ContractParts):
         for precision in ("fp32", "fp16", "bf16"):
             workload = observe.open_workload(root, batch=HEAVY_BATCH, precision=precision)
             try:
-                program = self.compiler.compile(workload, Device(), self._resolved(heavy=True))
+                program = self.compiler.compile(
+                    workload, self._device(), self._resolved(heavy=True)
+                )
             except Unsupported:
                 assert precision != "fp32", "Every compiler must run fp32."
                 continue
@@ -116,7 +118,9 @@ class CostChecks(ContractParts):
                 assert isinstance(program, SavesArtifact), "It loads artefacts and saves none."
                 program.save(folder)
             options = self._resolved()
-            found = observe.loaded_outputs(self.compiler, folder, root, batch=2, options=options)
+            found = observe.loaded_outputs(
+                self.compiler, folder, root, batch=2, device=self._device(), options=options
+            )
             for which, arrays in wanted.items():
                 for name, value in arrays.items():
                     error = observe.relative_error(found[which][name], value)
@@ -132,7 +136,7 @@ class CostChecks(ContractParts):
             variables=dict.fromkeys(self.compiler.threads_env, str(threads)),
             root=str(root),
             batch=HEAVY_BATCH,
-            threads=threads,
+            device=self._device(threads).to_json(),
             options=self._resolved(heavy=True),
         )
         return int(answer["busy"])

@@ -166,14 +166,15 @@ def loaded_outputs(
     root: Path,
     *,
     batch: int,
+    device: Device,
     options: Mapping[str, OptionValue],
 ) -> dict[str, Arrays]:
     """Return, by input set, the outputs of the artefact in ``folder``, loaded in a fresh process.
 
     Raises RuntimeError when it cannot be loaded there.
     """
-    place: dict[str, Any] = {"root": str(root), "batch": batch, "threads": 1, "folder": str(folder)}
-    ask(compiler, "artifact", **place, options=dict(options))
+    place: dict[str, Any] = {"root": str(root), "batch": batch, "folder": str(folder)}
+    ask(compiler, "artifact", **place, device=device.to_json(), options=dict(options))
     return {which: read_arrays(folder / f"outputs-{which}.npz") for which in INPUT_SETS}
 
 
@@ -245,7 +246,7 @@ def _answer(request: Json) -> Json:
         new = set(sys.modules) - before
         return {"vendors": _imported_vendors(new, compiler.packages)}
     workload = open_workload(Path(request["root"]), batch=request["batch"])
-    device = Device(threads=request["threads"])
+    device = Device.from_json(request["device"])
     if request["question"] == "artifact":
         _write_loaded(compiler, workload, device, request)
         return {}

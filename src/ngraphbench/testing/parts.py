@@ -33,6 +33,7 @@ class ContractParts:
     models: ClassVar[tuple[str, ...]] = ("mlp", "conv", "tokens", "pair")
     heavy: ClassVar[str] = "wide"
     heavy_options: ClassVar[Mapping[str, OptionValue]] = {}
+    accelerator: ClassVar[str] = "cpu"
     batches: ClassVar[tuple[int, ...]] = (1, 2, 3)
     rtol: ClassVar[float] = 1e-5
     known_gaps: ClassVar[Mapping[str, str]] = {}
@@ -46,11 +47,14 @@ class ContractParts:
     @pytest.fixture(autouse=True)
     def _apply_known_gaps(self, request: pytest.FixtureRequest) -> None:
         name = request.node.originalname
-        support = self.compiler.probe(Device())
+        support = self.compiler.probe(self._device())
         if not support.ok and name not in WITHOUT_VENDOR:
             pytest.skip(f"{self.compiler.name} is not available: {support.hint}")
         if name in self.known_gaps:
             request.node.add_marker(pytest.mark.xfail(reason=self.known_gaps[name], strict=True))
+
+    def _device(self, threads: int = 1) -> Device:
+        return Device(accelerator=self.accelerator, threads=threads)
 
     def _resolved(self, *, heavy: bool = False) -> dict[str, OptionValue]:
         given = dict(self.options) | (dict(self.heavy_options) if heavy else {})
@@ -76,7 +80,7 @@ class ContractParts:
         self, root: Path, *, batch: int, heavy: bool = False
     ) -> Iterator[tuple[Program, Workload]]:
         workload = observe.open_workload(root, batch=batch)
-        program = self.compiler.compile(workload, Device(), self._resolved(heavy=heavy))
+        program = self.compiler.compile(workload, self._device(), self._resolved(heavy=heavy))
         try:
             yield program, workload
         finally:
