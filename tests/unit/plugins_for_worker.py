@@ -77,6 +77,22 @@ class Faulty(Compiler):
         return Doubling(fault, argument)
 
 
+class Tuning(Faulty):
+    """Claims to have tuned for far longer than it compiled."""
+
+    name = "tuning"
+
+    def compile(
+        self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
+    ) -> Program:
+        return Tuned("", "")
+
+
+class Tuned(Doubling):
+    def tuning_s(self) -> float:
+        return 1000.0
+
+
 class Absent(Faulty):
     name = "absent"
 

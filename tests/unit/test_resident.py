@@ -87,3 +87,24 @@ def test_denormal_outputs_are_flagged_once(tmp_path: Path) -> None:
     resident.prepare()
     found = "1 of 2 outputs are denormal numbers"
     assert resident.state.flags == [{"flag": "denormals", "detail": found}]
+
+
+class Tuner(Restless):
+    """A worker whose compile tunes for a while, unless it did before."""
+
+    def request(self, op: str, *, deadline_s: float, **fields: object) -> Json:
+        reply = super().request(op, deadline_s=deadline_s, **fields)
+        return {**reply, "tuning_s": 30.0} if op == "compile" else reply
+
+    def kill(self) -> None: ...
+
+
+def test_what_tuning_took_is_kept_from_the_first_compile(tmp_path: Path) -> None:
+    for cold, kept in ((True, 30.0), (False, None)):
+        state = CaseState()
+        worker = Tuner()
+        Resident(
+            CASE, state, Limits(), lambda worker=worker: worker, tmp_path, tmp_path, {}, cold=cold
+        ).compile_only()
+        assert state.costs.get("tuning_s") == kept
+        assert state.costs["compile_cold_s" if cold else "compile_warm_s"] == 0.1

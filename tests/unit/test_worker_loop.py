@@ -80,7 +80,7 @@ def test_a_whole_conversation(ask, workload, tmp_path, monkeypatch):
     assert ask("probe") == {"ok": True, "support": support}
     made = ask("compile", root=str(workload), batch=2, precision="fp32", options={})
     assert made["ok"] and made["seconds"] >= 0 and made["coverage"] == {"nodes": 3}
-    assert made["device_memory_bytes"] is None
+    assert made["device_memory_bytes"] is None and made["tuning_s"] is None
     assert ask("save_artifact", path=str(tmp_path / "artifact"))["bytes"] is None
     for name, value in (("a", 2.0), ("b", 10.0)):
         assert ask("load", set=name)["ok"]
@@ -145,6 +145,13 @@ def test_other_refusals(ask, workload):
     missing = ask("compile", root=str(workload), batch=64, options={})["error"]
     assert (missing["type"], missing["reason"]) == ("WorkerFailed", "workload")
     assert hello(ask, cpus=[100_000])["error"]["reason"] == "affinity"
+
+
+def test_tuning_is_no_part_of_the_time_to_compile(ask, workload):
+    hello(ask, "plugins_for_worker:Tuning")
+    made = ask("compile", root=str(workload), batch=2, options={})
+    assert made["tuning_s"] == 1000.0
+    assert -1000.0 <= made["seconds"] < -900.0
 
 
 def test_a_compiler_that_is_not_usable(ask):

@@ -1,0 +1,253 @@
+"""TVM's MetaSchedule: a search for fast loops, in a process of its own, with a database.
+
+A database belongs to one workload, target and version of TVM. A longer search continues a
+shorter one, and how far it was at each time is written down, so that a budget always stands for
+the same records: those of the first ``trials`` trials within the first ``tuning_s`` seconds.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import importlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Any
+
+from ngraphbench.errors import CompileFailed
+from ngraphbench.types import Json
+
+__all__ = ["Budget", "Progress", "database_folder", "prepared", "progress_of", "take", "tune"]
+
+PROGRESS = "progress.csv"
+RECORDS = "database_tuning_record.json"
+WORKLOADS = "database_workload.json"
+BATCH = 16
+"""Candidates that are built and measured at a time; a search ends between two batches."""
+BUILD_S = 300.0
+RUN_S = 120.0
+"""Longest build and measurement of a candidate. Each begins by importing TVM, where a processor
+is slow for a good part of a minute."""
+
+_START = (
+    "import json, sys; asked = json.loads(sys.argv[1]); sys.path[:0] = asked.pop('search_path');"
+    " from ngraphbench.compilers.metaschedule import search; search(**asked)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How long to search: up to ``trials`` candidates, or ``tuning_s`` seconds (0: no limit)."""
+
+    trials: int
+    tuning_s: float = 0.0
+
+    def spent(self, progress: Progress) -> bool:
+        """Return whether a search that is this far has nothing left."""
+        late = 0 < self.tuning_s <= progress.seconds
+        return late or progress.trials >= self.trials
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a search was: trials, records of those that worked, seconds since its start."""
+
+    trials: int = 0
+    records: int = 0
+    seconds: float = 0.0
+
+
+def database_folder(root: Path, *, model: Path, target: str, version: str) -> Path:
+    """Return the folder below ``root`` for one ONNX file, target and version of TVM."""
+    digest = hashlib.sha256()
+    # Weights beside the file do not change which loops there are.
+    digest.update(model.read_bytes())
+    what = hashlib.sha256(target.encode()).hexdigest()[:12]
+    return root / version / what / digest.hexdigest()[:16]
+
+
+def progress_of(database: Path, budget: Budget) -> Progress:
+    """Return how far a database's search was when ``budget`` was spent, or is by now."""
+    reached = Progress()
+    for reached in _steps(database):
+        if budget.spent(reached):
+            break
+    return reached
+
+
+def _steps(database: Path) -> Iterator[Progress]:
+    path = database / PROGRESS
+    if not path.exists():
+        return
+    with path.open(newline="") as lines:
+        for trials, records, seconds in csv.reader(lines):
+            yield Progress(int(trials), int(records), float(seconds))
+
+
+def take(database: Path, progress: Progress, *, folder: Path) -> None:
+    """Copy the records that the search had by then to ``folder``, as a database of its own."""
+    shutil.copy(database / WORKLOADS, folder / WORKLOADS)
+    with (database / RECORDS).open() as lines, (folder / RECORDS).open("w") as kept:
+        for _, line in zip(range(progress.records), lines, strict=False):
+            kept.write(line)
+
+
+def tune(model: Path, *, database: Path, target: Json, budget: Budget) -> Progress:
+    """Search until the budget is spent, and return how far that was.
+
+    Returns at once where the database was as far before. Raises CompileFailed.
+    """
+    database.mkdir(parents=True, exist_ok=True)
+    before = progress_of(database, budget)
+    if budget.spent(before):
+        return before
+    asked = {
+        "search_path": [entry for entry in sys.path if entry],
+        "model": str(model),
+        "database": str(database),
+        "target": target,
+        "trials": budget.trials - before.trials,
+        "tuning_s": budget.tuning_s and budget.tuning_s - before.seconds,
+        "before": list(astuple(before)),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", _START, json.dumps(asked)],
+        env=os.environ | {"TVM_NUM_THREADS": str(target["num-cores"]), "TVM_BIND_THREADS": "0"},
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    print(done.stderr, file=sys.stderr, flush=True)
+    if done.returncode:
+        raise _failure(done.returncode, done.stderr)
+    return progress_of(database, budget)
+
+
+def _failure(code: int, words: str) -> CompileFailed:
+    lines = [line.rstrip() for line in words.splitlines() if line.strip()]
+    how = f"died of signal {-code}" if code < 0 else f"ended with exit status {code}"
+    return CompileFailed(
+        f"tvm: MetaSchedule's process {how}: " + "\n".join(lines[-3:])[:800],
+        reason="tuning",
+        hint="Another apache-tvm-ffi than TVM was built with crashes here;"
+        " 0.1.14.post1 goes with apache-tvm 0.27.0.post1."
+        if code < 0
+        else "",
+    )
+
+
+def prepared(module: Any, *, target: Any) -> Any:
+    """Return the Relax module with fused loops whose weights may be laid out anew.
+
+    A search finds its tasks in it, and a database is applied to it.
+    """
+    tvm = importlib.import_module("tvm")
+    transform = tvm.relax.transform
+    passes = [
+        transform.DecomposeOpsForInference(),
+        transform.CanonicalizeBindings(),
+        tvm.relax.get_pipeline("zero"),
+        transform.AttachAttrLayoutFreeBuffers(),
+    ]
+    with target:
+        return tvm.transform.Sequential(passes)(module)
+
+
+def search(
+    *,
+    model: str,
+    database: str,
+    target: Json,
+    trials: int,
+    tuning_s: float,
+    before: list[float],
+) -> None:
+    """Search in this process, writing records and progress as they come."""
+    started = time.monotonic()
+    tvm = importlib.import_module("tvm")
+    schedules = importlib.import_module("tvm.s_tir.meta_schedule")
+    frontend = importlib.import_module("tvm.relax.frontend.onnx")
+    onnx = importlib.import_module("onnx")
+    aim = tvm.target.Target(target)
+    module = prepared(frontend.from_onnx(onnx.load(model)), target=aim)
+    folder = Path(database)
+    tasks, weights = schedules.relax_integration.extracted_tasks_to_tune_contexts(
+        schedules.relax_integration.extract_tasks(module, aim),
+        work_dir=database,
+        num_threads=int(target["num-cores"]),
+        seed=1,
+    )
+    done = Progress(int(before[0]), int(before[1]), before[2])
+
+    def keep(count: int) -> bool:
+        """Write how far the search is; return whether its time is up."""
+        nonlocal done
+        passed_s = time.monotonic() - started
+        records = sum(1 for _ in (folder / RECORDS).open())
+        done = Progress(done.trials + count, records, before[2] + passed_s)
+        with (folder / PROGRESS).open("a", newline="") as lines:
+            csv.writer(lines).writerow(astuple(done))
+        return bool(tuning_s) and passed_s >= tuning_s
+
+    schedules.tune_tasks(
+        tasks=tasks,
+        task_weights=weights,
+        work_dir=database,
+        max_trials_global=trials,
+        num_trials_per_iter=min(BATCH, trials),
+        builder=schedules.builder.LocalBuilder(
+            max_workers=int(target["num-cores"]), timeout_sec=BUILD_S, f_build=_lean_build()
+        ),
+        runner=schedules.runner.LocalRunner(timeout_sec=RUN_S),
+        measure_callbacks=[*schedules.MeasureCallback.create("default"), _watch(tvm, keep)],
+    )
+
+
+def _lean_build() -> Callable[..., Any]:
+    """Return TVM's own way to build a candidate, without the import of all GPUs' intrinsics.
+
+    That import takes longer than a batch of builds, anew in each process of each batch.
+    """
+
+    def build(module: Any, target: Any, params: Any) -> Any:
+        # It is sent to another process by value, so it brings its imports along.
+        from tvm.driver import build as build_loops
+        from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
+
+        module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(module)
+        return build_loops(module, target=target)
+
+    return build
+
+
+def _watch(tvm: Any, keep: Callable[[int], bool]) -> Any:
+    """Return a callback of MetaSchedule's that ends every task once ``keep`` says so."""
+    schedules = importlib.import_module("tvm.s_tir.meta_schedule")
+
+    base: Any = schedules.measure_callback.PyMeasureCallback
+
+    @tvm.ir.utils.derived_object
+    class Watch(base):  # type: ignore[misc]
+        def apply(
+            self,
+            task_scheduler: Any,
+            task_id: int,
+            measure_candidates: Any,
+            builder_results: Any,
+            runner_results: Any,
+        ) -> None:
+            if keep(len(measure_candidates)):
+                for place in range(len(task_scheduler.tasks_)):
+                    if not task_scheduler.tasks_[place].is_terminated:
+                        task_scheduler.terminate_task(place)
+
+    return Watch()
