@@ -112,6 +112,19 @@ def test_the_control_parts_compiler_from_export(control: tuple[float, float], ca
     assert found.cause == cause
 
 
+def test_the_torch_graph_has_no_such_control() -> None:
+    run = models(
+        {
+            "A": {"eager": 10.0, "inductor": 9.0, CONTROL: 9.0},
+            "B": {"eager": 15.0, "inductor": 6.0, CONTROL: 14.0},
+        }
+    )
+    (order,) = (one for one in orders(run) if one.compiler == "inductor")
+    found = origin(evidence(run), order)
+    assert found is not None
+    assert (order.verdict, found.cause) == ("reversed", "no control")
+
+
 def test_without_a_control_there_is_no_cause() -> None:
     run = models({"A": {"eager": 10.0, "openvino": 9.0}, "B": {"eager": 15.0, "openvino": 6.0}})
     (order,) = orders(run)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations, pairwise
 from typing import Literal, TypeAlias, get_args
 
@@ -17,6 +18,8 @@ from ngraphbench.analysis.reversal import Reversal
 from ngraphbench.analysis.tables import Cell, Evidence, Group, Interval
 from ngraphbench.analysis.verdict import Verdict
 from ngraphbench.case import ONNX_BASELINE
+from ngraphbench.errors import NGraphBenchError
+from ngraphbench.plugin import load_compiler
 
 __all__ = [
     "BEYOND",
@@ -272,16 +275,17 @@ def origin(evidence: Evidence, order: Reversal) -> Origin | None:
     """Return where a reversal comes from; None for an order that is not reversed.
 
     The control is ``onnxruntime:level=none`` on the same exported graph, so it parts export
-    and runtime from compiler for compilers that take ONNX. Inductor takes the torch graph:
-    for it, and wherever there is no control, the cause is ``no control``.
+    and runtime from compiler for compilers that take ONNX. For those that take the torch
+    graph, and wherever it was not measured, the cause is ``no control``.
     """
     groups = _groups(evidence, order)
     if order.verdict != "reversed" or groups is None or order.under_compiler is None:
         return None
     if ONNX_BASELINE in (order.compiler, groups[0].baseline):
         return Origin("no control", "", None)
-    pair = _cells(groups, ONNX_BASELINE)
-    found = contrast(evidence, [(pair[1], 1.0), (pair[0], -1.0)]) if pair else None
+    mine, pair = _cells(groups, order.compiler), _cells(groups, ONNX_BASELINE)
+    same_graph = pair is not None and mine is not None and takes_onnx(mine[0].target)
+    found = contrast(evidence, [(pair[1], 1.0), (pair[0], -1.0)]) if pair and same_graph else None
     if found is None:
         return Origin("no control", "", None)
     sign = _sign(found.factor)
@@ -289,6 +293,18 @@ def origin(evidence: Evidence, order: Reversal) -> Origin | None:
     if sign != 0:
         cause = "export or runtime" if sign == _sign(order.under_compiler) else "compiler"
     return Origin(cause, ONNX_BASELINE, found.factor)
+
+
+@lru_cache(maxsize=256)
+def takes_onnx(target: str) -> bool:
+    """Return whether the compiler at ``module:attribute`` takes ONNX before any other form.
+
+    One whose plugin is not installed here is taken not to.
+    """
+    try:
+        return load_compiler(target).accepts[:1] == ("onnx",)
+    except NGraphBenchError:
+        return False
 
 
 def changes(found: Sequence[Verdict]) -> list[Change]:

@@ -97,6 +97,11 @@ class Cell:
         return CompilerRef.from_json(self.record["case"]["compiler"]).text
 
     @property
+    def target(self) -> str:
+        """Where the compiler's plugin is, as ``module:attribute``."""
+        return str(self.record["case"]["compiler"]["target"])
+
+    @property
     def status(self) -> str:
         return str(self.record["status"])
 

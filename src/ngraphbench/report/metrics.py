@@ -275,7 +275,7 @@ def _told(one: Order) -> str:
     names = f"{order.model_a} / {order.model_b}, batch {order.batch}, {order.compiler}"
     if one.origin is not None:
         if one.origin.cause == "no control":
-            return f"{names}: reversed; no onnxruntime:level=none to tell the cause."
+            return f"{names}: reversed; there is no control of the same graph to tell the cause."
         ratio = one.origin.ratio
         control = f"{one.origin.control} {ratio.times if ratio else NONE}"
         return f"{names}: reversed by the {one.origin.cause} ({control})."
