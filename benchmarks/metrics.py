@@ -54,10 +54,11 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--launch-sd", type=float, nargs="+", default=[0.0, 0.01, 0.02])
     parser.add_argument("--drift", nargs="+", default=list(DRIFTS), choices=list(DRIFTS))
+    parser.add_argument("--kind", nargs="+", default=list(KINDS), choices=list(KINDS))
     options = parser.parse_args()
     print(f"{options.sessions} sessions in each row; coverage (bias)\n")
     with ProcessPoolExecutor(options.processes) as pool:
-        for kind in KINDS:
+        for kind in options.kind:
             for launch_sd in options.launch_sd:
                 for drift in options.drift:
                     starts = range(0, options.sessions, CHUNK)

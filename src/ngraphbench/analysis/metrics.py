@@ -51,7 +51,10 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What ``ngb show --metrics`` shows. ``untrusted`` are sessions that failed their control."""
+    """What ``ngb show --metrics`` shows.
+
+    ``untrusted`` are sessions that failed their control, ``flags`` what disturbed any.
+    """
 
     scaling: tuple[Scaling, ...]
     friction: tuple[Friction, ...]
@@ -64,6 +67,7 @@ class Metrics:
     speedups: tuple[SpeedupMean, ...]
     scores: tuple[Score, ...]
     untrusted: tuple[str, ...]
+    flags: tuple[str, ...]
 
     def to_json(self) -> Json:
         """Return plain JSON; numbers that are not finite become null."""
@@ -89,6 +93,13 @@ def metrics(records: Sequence[Json], sessions: Sequence[Json], read: Read) -> Me
         speedups=tuple(speedup_means(evidence)),
         scores=tuple(scores(evidence)),
         untrusted=tuple(key for key in evidence.sessions if evidence.untrusted(key)),
+        flags=tuple(
+            dict.fromkeys(
+                str(flag["flag"])
+                for session in evidence.sessions.values()
+                for flag in session.get("flags", ())
+            )
+        ),
     )
 
 

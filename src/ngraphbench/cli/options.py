@@ -18,6 +18,7 @@ __all__ = [
     "bench_settings",
     "in_flight_list",
     "model_entries",
+    "whole_numbers",
 ]
 
 Json = Annotated[bool, typer.Option("--json", help="Print case records as one JSON array.")]
@@ -34,17 +35,18 @@ RemoveEnvironments = Annotated[
 
 def batch_list(text: str) -> list[int]:
     """Return the batch sizes in ``1,8``. Raises SpecError for anything else."""
-    return _whole_numbers(text, key="--batch", what="batch sizes")
+    return whole_numbers(text, key="--batch", what="batch sizes")
 
 
 def in_flight_list(text: str | None) -> list[int] | None:
     """Return the numbers in ``1,2,4``. Raises SpecError for anything else."""
     if text is None:
         return None
-    return _whole_numbers(text, key="--in-flight", what="requests in flight")
+    return whole_numbers(text, key="--in-flight", what="requests in flight")
 
 
-def _whole_numbers(text: str, *, key: str, what: str) -> list[int]:
+def whole_numbers(text: str, *, key: str, what: str) -> list[int]:
+    """Return the numbers in ``1,2,4``. Raises SpecError for anything else."""
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:

@@ -20,7 +20,7 @@ from ngraphbench.analysis.ranking import Ranking
 from ngraphbench.analysis.scaling import ORIGINS, TRAP, Scaled, Scaling
 from ngraphbench.analysis.scores import Score, SpeedupMean
 from ngraphbench.analysis.tables import Interval, join
-from ngraphbench.report.wording import figure, plus_minus, shorten, visible
+from ngraphbench.report.wording import figure, shorten, visible
 
 __all__ = ["print_metrics"]
 
@@ -33,12 +33,15 @@ def print_metrics(console: Console, found: Metrics) -> None:
     """Print every metric that the run has; what it has not is left out."""
     if found.untrusted:
         console.print(Text("A session failed its A/A control: trust none of it.", style="red"))
-    if found.scaling:
-        _section(console, "Over batch sizes", _scaling(found.scaling, found.friction))
+    if found.flags:
+        console.print(Text(visible(f"Session flags: {', '.join(found.flags)} (see `ngb show`).")))
+    several = [one for one in found.scaling if len(one.rows) > 1]
+    if several:
+        _section(console, "Over batch sizes", _scaling(several, found.friction))
     if found.break_even:
         _section(console, "Break-even", _break_even(found.break_even))
     if found.depth:
-        _section(console, "Over depth", [_depth(found.depth), *_depth_notes(found.depth)])
+        _section(console, "Over depth", [*_depth(found.depth), *_depth_notes(found.depth)])
     if found.rankings:
         _section(console, "Order of the models", _orders(found))
     if found.changes:
@@ -73,7 +76,9 @@ def _ratio(value: Interval | None) -> str:
         return NONE
     if value.low == value.high:
         return f"{value.estimate:.3g}"
-    return f"{value.estimate:.3g} {plus_minus(value)}"
+    percent = value.half_percent
+    half = f"{percent:.0f}" if percent < 100 else ">99"
+    return f"{value.estimate:.3g} ±{half}%"
 
 
 def _span(value: Interval | None, digits: int = 3) -> str:
@@ -186,21 +191,22 @@ def _count(calls: float) -> str:
     return "never" if math.isinf(calls) else f"{calls:,.0f}"
 
 
-def _depth(found: Sequence[DepthFit]) -> Table:
-    labels = shorten((visible(fit.label) for fit in found), 18)
-    heads = ("alpha ms", "beta ms", "bend", "p", "S per doubling", "repeat gain")
-    table = _table("blocks", "batch", "compiler", *heads, left=3)
-    for fit in found:
-        misfit = NONE if fit.lack_of_fit is None else f"{fit.lack_of_fit:.2g}"
-        _add(
-            table,
-            fit.title,
-            str(fit.batch),
-            labels[visible(fit.label)],
-            *(_spread(fit.alpha_ms), _ratio(fit.beta_ms), _ratio(fit.bend), misfit),
-            *(_ratio(fit.trend), _ratio(fit.repeat_gain)),
-        )
-    return table
+def _depth(found: Sequence[DepthFit]) -> list[RenderableType]:
+    lines: list[RenderableType] = []
+    labels = shorten((visible(fit.label) for fit in found), 12)
+    heads = ("alpha ms", "beta ms", "bend", "p", "S/x2", "repeat")
+    for (title, batch), group in groupby(found, key=lambda fit: (fit.title, fit.batch)):
+        table = _table("compiler", *heads)
+        for fit in group:
+            misfit = NONE if fit.lack_of_fit is None else f"{fit.lack_of_fit:.2g}"
+            _add(
+                table,
+                labels[visible(fit.label)],
+                *(_spread(fit.alpha_ms), _spread(fit.beta_ms), _ratio(fit.bend), misfit),
+                *(_ratio(fit.trend), _ratio(fit.repeat_gain)),
+            )
+        lines += [Text(visible(f"{title}, batch {batch}"), style="italic"), table]
+    return lines
 
 
 def _spread(value: Interval | None) -> str:
@@ -227,13 +233,13 @@ def _depth_notes(found: Sequence[DepthFit]) -> list[str]:
             if slope is not None
         ]
         paired = "" if fit.paired else "; unpaired: depths of several sessions"
-        speed = f"speed-up {join(ratios)}" if ratios else ""
-        notes.append(
-            f"{name} ({fit.coverage} depths{paired}): {'; '.join(filter(None, [speed, *costs]))}."
-        )
+        told = [f"speed-up {join(ratios)}", *costs] if ratios else costs
+        if told:
+            notes.append(f"{name} ({fit.coverage} depths{paired}): {'; '.join(told)}.")
     return [
         *notes,
-        "L(d) = alpha + beta d. bend: a block's cost in the deeper half over the shallower one;"
+        "L(d) = alpha + beta d. S/x2: growth of the speed-up per doubling of depth; repeat: repeat"
+        " gain; bend: a block's cost in the deeper half over the shallower one;"
         " p: of a straight line. Repeated blocks get cheaper where bend is below 1 and p small;"
         " otherwise a speed-up that grows is an overhead spread over more blocks.",
     ]

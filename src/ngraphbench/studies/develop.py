@@ -1,0 +1,209 @@
+"""The development study: which blocks, how deep, under which compiler.
+
+It repeats blocks at one width and resolution, measures all of them in one session, and asks
+two things of each compiler: does it gain from repetition, or is it an overhead that is spread
+over more blocks; and how much of each block fits within a limit of latency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from ngraphbench.analysis.depth import DepthFit, depth_fits
+from ngraphbench.analysis.tables import Evidence, Interval, Read
+from ngraphbench.errors import SpecError
+from ngraphbench.models.blocks import block_sizes
+from ngraphbench.types import Json
+
+__all__ = ["Development", "Finding", "Mechanism", "Viable", "develop", "models_of"]
+
+BENT = 0.05
+"""A line whose lack of fit is less probable than this by chance is called bent."""
+
+Mechanism: TypeAlias = Literal["repetition", "dearer", "overhead", "none", "unresolved"]
+
+WORDS: Mapping[Mechanism, str] = {
+    "repetition": "repeated blocks get cheaper",
+    "dearer": "repeated blocks get dearer",
+    "overhead": "the speed-up grows because an overhead is spread over more blocks",
+    "none": "the speed-up does not grow with depth",
+    "unresolved": "what depth does to the speed-up is unresolved",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What depth does to one compiler's speed-up on one kind of block."""
+
+    fit: DepthFit
+    mechanism: Mechanism
+
+    @property
+    def sentence(self) -> str:
+        """One sentence without a full stop, for people."""
+        fit = self.fit
+        head = f"{fit.title}, {fit.label}, batch {fit.batch}: {WORDS[self.mechanism]}"
+        if fit.speedups:
+            first, last = fit.speedups[0], fit.speedups[-1]
+            head += (
+                f" ({first.speedup.times} at depth {first.depth},"
+                f" {last.speedup.times} at depth {last.depth}"
+            )
+            head += f"; repeat gain {fit.repeat_gain.times})" if fit.repeat_gain else ")"
+        return head
+
+
+@dataclass(frozen=True, slots=True)
+class Viable:
+    """The deepest model of one kind of block that surely stays within the limit.
+
+    ``flops`` and ``parameters`` are of one image; None where they are not known. Nothing is
+    measured of what the model can learn.
+    """
+
+    title: str
+    label: str
+    batch: int
+    depth: int
+    latency_ms: Interval
+    flops: int | None = None
+    parameters: int | None = None
+
+    @property
+    def sentence(self) -> str:
+        """One sentence without a full stop, for people."""
+        size = "" if self.flops is None else f", {self.flops / 1e6:,.0f} MFLOPs an image"
+        return (
+            f"{self.title} under {self.label}, batch {self.batch}: up to depth {self.depth}"
+            f" ({self.latency_ms.estimate:.3g} ms{size})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Development:
+    """Findings, what is viable within ``limit_ms``, and the decision that follows.
+
+    ``chosen`` has the most FLOPs of all that is viable, at each batch size.
+    """
+
+    findings: tuple[Finding, ...]
+    limit_ms: float | None
+    viable: tuple[Viable, ...]
+    chosen: tuple[Viable, ...]
+
+    @property
+    def decision(self) -> str:
+        """The decision in one or two sentences."""
+        if self.limit_ms is None:
+            return "No limit of latency was given, so there is nothing to decide."
+        if not self.viable:
+            return f"Nothing surely stays within {self.limit_ms:g} ms."
+        if not self.chosen:
+            return f"FLOPs are not known here: choose among what stays within {self.limit_ms:g} ms."
+        best = "; ".join(one.sentence for one in self.chosen)
+        return f"The most computation within {self.limit_ms:g} ms: {best}."
+
+
+def models_of(
+    families: Sequence[str], depths: Sequence[int], *, width: int, resolution: int
+) -> list[str]:
+    """Return the models of a study. Raises SpecError for families and sizes that do not fit."""
+    if len(set(depths)) < 2:
+        raise SpecError(
+            f"A study over depth needs two depths, not {', '.join(map(str, depths)) or 'none'}.",
+            key="--depth",
+            reason="depths",
+            hint="Write --depth 1,2,4,8.",
+        )
+    models = []
+    for family in families:
+        for depth in sorted(set(depths)):
+            sizes = {"depth": depth, "width": width, "resolution": resolution}
+            block_sizes(family, sizes)
+            query = "&".join(f"{key}={value}" for key, value in sizes.items())
+            models.append(f"block:{family}?{query}")
+    return models
+
+
+Count: TypeAlias = Callable[[str, Mapping[str, int]], Mapping[str, int]]
+"""Returns ``flops`` and ``parameters`` of a family at some sizes."""
+
+
+def develop(
+    records: Sequence[Json],
+    sessions: Sequence[Json],
+    read: Read,
+    *,
+    limit_ms: float | None = None,
+    count: Count | None = None,
+) -> Development:
+    """Return what a run of blocks says. Without ``count`` sizes are left open."""
+    evidence = Evidence(records, sessions, read)
+    fits = depth_fits(evidence)
+    findings = tuple(
+        Finding(fit, mechanism(fit)) for fit in fits if fit.label != fit.baseline and not fit.reason
+    )
+    viable = () if limit_ms is None else tuple(_viable(evidence, limit_ms, count))
+    return Development(findings, limit_ms, viable, _chosen(viable))
+
+
+def mechanism(fit: DepthFit) -> Mechanism:
+    """Return what a fit says of repetition.
+
+    Blocks get cheaper or dearer where the line is bent, and surely in that direction. Where it
+    is straight a speed-up that surely grows is an overhead that is spread.
+    """
+    if fit.trend is None:
+        return "unresolved"
+    if fit.bend is not None and fit.lack_of_fit is not None and fit.lack_of_fit < BENT:
+        if fit.bend.high < 1.0:
+            return "repetition"
+        return "dearer" if fit.bend.low > 1.0 else "unresolved"
+    if fit.trend.low > 1.0:
+        return "overhead"
+    return "none" if fit.trend.high < 1.0 or _level(fit.trend) else "unresolved"
+
+
+def _level(trend: Interval) -> bool:
+    """Return whether a trend per doubling is surely less than 2 % either way."""
+    return trend.low > 0.98 and trend.high < 1.02
+
+
+def _viable(evidence: Evidence, limit_ms: float, count: Count | None) -> list[Viable]:
+    """Return the deepest model within the limit, by kind of block, candidate and batch size."""
+    deepest: dict[tuple[str, str, int], Viable] = {}
+    for group in evidence.groups:
+        model = group.cells[0].record["case"]["model"]
+        if model["kind"] != "block":
+            continue
+        family = str(model["source"]).partition("?")[0].partition(":")[2]
+        sizes = {key: int(value) for key, value in model["args"].items()}
+        for cell in group.cells:
+            latency = cell.latency
+            if not cell.ranked or latency is None or latency.high > limit_ms:
+                continue
+            key = (family, cell.label, group.batch)
+            if key not in deepest or sizes["depth"] > deepest[key].depth:
+                found = count(family, sizes) if count else {}
+                deepest[key] = Viable(
+                    f"block:{family}",
+                    cell.label,
+                    group.batch,
+                    sizes["depth"],
+                    latency,
+                    found.get("flops"),
+                    found.get("parameters"),
+                )
+    return list(deepest.values())
+
+
+def _chosen(viable: Sequence[Viable]) -> tuple[Viable, ...]:
+    chosen = []
+    for batch in sorted({one.batch for one in viable}):
+        known = [one for one in viable if one.batch == batch and one.flops is not None]
+        if known:
+            # Of equal computation, the faster.
+            chosen.append(max(known, key=lambda one: (one.flops, -one.latency_ms.estimate)))
+    return tuple(chosen)
