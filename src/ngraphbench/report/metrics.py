@@ -62,7 +62,8 @@ def _section(console: Console, title: str, lines: Iterable[RenderableType]) -> N
 def _table(*heads: str, left: int = 1) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for i, head in enumerate(heads):
-        table.add_column(head, justify="left" if i < left else "right", no_wrap=True)
+        # A figure that is cut says something else: rather break it over two lines.
+        table.add_column(head, justify="left" if i < left else "right", overflow="fold")
     return table
 
 
@@ -198,22 +199,28 @@ def _depth(found: Sequence[DepthFit]) -> list[RenderableType]:
     for (title, batch), group in groupby(found, key=lambda fit: (fit.title, fit.batch)):
         table = _table("compiler", *heads)
         for fit in group:
-            misfit = NONE if fit.lack_of_fit is None else f"{fit.lack_of_fit:.2g}"
             _add(
                 table,
                 labels[visible(fit.label)],
-                *(_spread(fit.alpha_ms), _spread(fit.beta_ms), _ratio(fit.bend), misfit),
-                *(_ratio(fit.trend), _ratio(fit.repeat_gain)),
+                *(_spread(fit.alpha_ms), _spread(fit.beta_ms), _ratio(fit.bend)),
+                *(_chance(fit.lack_of_fit), _ratio(fit.trend), _ratio(fit.repeat_gain)),
             )
         lines += [Text(visible(f"{title}, batch {batch}"), style="italic"), table]
     return lines
+
+
+def _chance(p: float | None) -> str:
+    """Return a p-value to two decimals, as people quote it."""
+    if p is None:
+        return NONE
+    return f"{p:.2f}" if p >= 0.01 else "<.01"
 
 
 def _spread(value: Interval | None) -> str:
     """An overhead may be near 0, so that its interval is shown as it is."""
     if value is None:
         return NONE
-    return f"{value.estimate:.3g} ±{(value.high - value.low) / 2:.2g}"
+    return f"{figure(value.estimate)} ±{figure((value.high - value.low) / 2)}"
 
 
 def _depth_notes(found: Sequence[DepthFit]) -> list[str]:
