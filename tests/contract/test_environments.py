@@ -19,7 +19,7 @@ from ngraphbench.locks import find_lock, lock_names, request_for
 from ngraphbench.testing.elsewhere import run_suite
 
 HERE = Path(__file__).parent
-LIGHT_BYTES = {"ncnn": 210_000_000}
+LIGHT_BYTES = {"mnn": 160_000_000, "ncnn": 210_000_000}
 """Environments that are small enough to be made for this test alone, and how large they are."""
 
 SUITES = {name: path for name in lock_names() if (path := HERE / f"test_{name}.py").exists()}
