@@ -46,9 +46,9 @@ def digest(value: Any) -> str:
 class ModelRef:
     """A model as the user named it, and what makes it that model.
 
-    ``kind``: ``onnx | saved | timm | torchvision | transformers | file | package``.
-    ``content`` is what enters
-    the case id: a digest of file bytes, or source, arguments and library version.
+    ``kind``: ``onnx | saved | timm | torchvision | transformers | block | file | package``.
+    ``content`` is what enters the case id: a digest of file bytes, or source, arguments and
+    library version.
     ``path`` is absolute, for ``onnx``, ``file`` and the search path of ``package``.
     ``weights`` is the wish: ``random | pretrained | checkpoint`` (``file`` for ONNX).
     ``inputs`` holds the user's overrides: input name -> {shape?, dtype?, generator?}.

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from run_fixture import Run
 
 from ngraphbench.errors import SpecError, Unsupported
 from ngraphbench.models.blocks import FAMILIES, block_sizes, build_block, count_block
@@ -11,6 +12,7 @@ from ngraphbench.models.exporter import Exporter
 from ngraphbench.models.modules import build_module, flatten_outputs
 from ngraphbench.models.sources import resolve_model
 from ngraphbench.models.torchmodel import to_array
+from ngraphbench.store.schema import load_schema
 from ngraphbench.types import Json
 from ngraphbench.workload import Workload, read_arrays
 
@@ -145,3 +147,10 @@ def test_a_block_goes_through_the_exporter(tmp_path: Path) -> None:
     assert not bound["constant"]
     assert [spec["shape"] for spec in bound["inputs"]] == [[3, 3, 32, 32]]
     agree(workload, ["output"])
+
+
+def test_records_of_blocks_fit_the_schema() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    run, model = Run(), resolve_model("block:vit", base=Path())
+    record = run.cell(run.session(), model, "eager", 1, ms=2.0, verification=None)
+    jsonschema.validate(record, load_schema())
