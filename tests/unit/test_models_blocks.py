@@ -152,5 +152,5 @@ def test_a_block_goes_through_the_exporter(tmp_path: Path) -> None:
 def test_records_of_blocks_fit_the_schema() -> None:
     jsonschema = pytest.importorskip("jsonschema")
     run, model = Run(), resolve_model("block:vit", base=Path())
-    record = run.cell(run.session(), model, "eager", 1, ms=2.0, verification=None)
+    record = run.cell(run.session("b"), model, "eager", 1, ms=2.0, verification=None)
     jsonschema.validate(record, load_schema())
