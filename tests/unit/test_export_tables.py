@@ -120,3 +120,8 @@ def test_on_the_command_line(
     assert {one["label"] for one in found["scaling"]} >= {"eager", "openvino", "inductor"}
     run(["show", str(stored), "--metrics"])
     assert "Never rank on them without T" in " ".join(capsys.readouterr().out.split())
+    run(["reversals", str(stored), "--json"])
+    orders = json.loads(capsys.readouterr().out)
+    assert {one["order"]["verdict"] for one in orders} >= {"reversed"}
+    run(["reversals", str(stored)])
+    assert "swap places" in " ".join(capsys.readouterr().out.split())
