@@ -69,7 +69,7 @@ def list_environments(json_: JsonObject = False) -> int:
         return 0
     rows = [_row(one) for one in found]
     if rows:
-        print_table(("environment", "version", "python", "size", "made", "state", "id"), rows)
+        print_table(("environment", "version", "python", "size", "state", "id"), rows)
     else:
         typer.echo("No environment was made yet.")
     typer.echo(f"\nThey lie in {root_folder()}.\nLocks: {', '.join(locks) or 'none'}.")
@@ -223,13 +223,14 @@ def _about(one: Environment) -> dict[str, Any]:
 
 
 def _row(one: Environment) -> tuple[str, ...]:
+    from ngraphbench.locks import plain_name
+
     about = one.about
-    main = about.get("distribution", "").lower().replace("_", "-")
+    main = plain_name(about.get("distribution", ""))
     size = f"{about['size_bytes'] / 1e6:.0f} MB" if about else ""
     version = about.get("distributions", {}).get(main, "")
-    made = about.get("made_at", "")[:10]
     users = about.get("name", "?")
-    return (users, version, about.get("python", ""), size, made, one.state, one.id)
+    return (users, version, about.get("python", ""), size, one.state, one.id)
 
 
 @contextmanager
