@@ -117,6 +117,11 @@ def test_what_is_nowhere_has_a_reason_and_a_cure() -> None:
     assert found.cure == "ngb env create fake   (about 7 MB)"
 
 
+def test_an_environment_that_does_not_work_says_why_itself() -> None:
+    found = available(managed={"cpu": Support(ok=False, hint="needs clang")})
+    assert (found.places, found.reason, found.cure) == ([], "needs clang", "")
+
+
 def test_what_works_somewhere_needs_none() -> None:
     works = {"cpu": Support(ok=True, version="2"), "cuda": Support(ok=False)}
     found = available(managed=works)

@@ -234,7 +234,7 @@ def doctor(json_: JsonObject = False) -> int:
         answer = {"compilers": listing, **told, "launches": asdict(learned())}
         sys.stdout.write(json.dumps(answer, indent=1) + "\n")
         return 0
-    print_availability(found)
+    print_availability(found, forms=False)
     print_lines([""])
     print_pairs(seen["lines"] | {"launches": _launch_line(learned())})
     quiet = "Nothing seen now that would disturb measurement."

@@ -83,15 +83,25 @@ def minutes(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def print_availability(found: Iterable[Availability]) -> None:
-    """Print one line per compiler: where it works, which version, on what, else why and a cure."""
+_COLUMNS = ("compiler", "works", "version", "device", "takes", "reason and cure")
+
+
+def print_availability(found: Iterable[Availability], *, forms: bool = True) -> None:
+    """Print one line per compiler: where it works, which version, on what, else why and a cure.
+
+    ``forms``: and what it takes.
+    """
     console = Console()
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("compiler", "works", "version", "device", "takes", "reason and cure"):
+    shown = [*_COLUMNS[:4], *([_COLUMNS[4]] if forms else []), _COLUMNS[5]]
+    for column in shown:
         table.add_column(column, no_wrap=column == "compiler")
     for one in found:
-        takes = ", ".join(one.compiler.accepts) if one.compiler else ""
-        notes = [] if one.places else [one.reason, *([f"or: {one.cure}"] if one.cure else [])]
+        takes = [", ".join(one.compiler.accepts) if one.compiler else ""] if forms else []
+        notes = [one.reason] if one.reason else []
+        if one.cure:
+            # Many a probe names the command itself.
+            notes.append(one.size if one.command in one.reason else one.cure)
         if one.environment and one.environment.state != "ready":
             notes.append(f"its environment is {one.environment.state}")
         if one.compiler is not None and one.compiler.not_yet_run_on_hardware:
@@ -99,7 +109,7 @@ def print_availability(found: Iterable[Availability]) -> None:
         works = f"[green]{', '.join(one.places)}[/green]" if one.places else "[red]no[/red]"
         told = clean("; ".join(filter(None, notes)))
         devices = ", ".join(one.devices)
-        table.add_row(clean(one.name), works, clean(one.version), devices, takes, told)
+        table.add_row(clean(one.name), works, clean(one.version), devices, *takes, told)
     console.print(table)
 
 

@@ -61,17 +61,28 @@ class Availability:
 
     @property
     def reason(self) -> str:
-        """Why it does not work here, in its probe's words."""
-        first = next(iter(self.here.values()), Support(ok=False))
-        return "" if first.ok else first.hint
+        """Why it does not work, in the words of its probe: in its environment, else here."""
+        if self.places:
+            return ""
+        asked = self.managed or self.here
+        return next((support.hint for support in asked.values()), "")
 
     @property
     def cure(self) -> str:
         """The command that makes it usable, where one is known and needed."""
-        if self.places or not self.lock:
+        if self.places or self.managed or not self.lock:
             return ""
-        size = f"   (about {self.size_bytes / 1e6:.0f} MB)" if self.size_bytes else ""
-        return f"ngb env create {self.name}{size}"
+        return f"{self.command}   ({self.size})" if self.size else self.command
+
+    @property
+    def command(self) -> str:
+        """The command that makes its environment."""
+        return f"ngb env create {self.name}"
+
+    @property
+    def size(self) -> str:
+        """About how large that gets, for people; empty where its lock does not say."""
+        return f"about {self.size_bytes / 1e6:.0f} MB" if self.size_bytes else ""
 
     def to_json(self) -> Json:
         """Return it with the keys of ``doctor --json``; ``ok`` is of the interpreter at hand."""
