@@ -133,7 +133,8 @@ def tune(model: Path, *, database: Path, target: Json, budget: Budget) -> Progre
 
 
 def _failure(code: int, words: str) -> CompileFailed:
-    lines = [line.rstrip() for line in words.splitlines() if line.strip()]
+    # Of a crash there is a trace of addresses, which says nothing here and stands in the log.
+    lines = [line for line in words.splitlines() if line.strip() and "File " not in line]
     how = f"died of signal {-code}" if code < 0 else f"ended with exit status {code}"
     return CompileFailed(
         f"tvm: MetaSchedule's process {how}: " + "\n".join(lines[-3:])[:800],
