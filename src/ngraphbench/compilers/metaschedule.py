@@ -193,24 +193,30 @@ def search(
         """Write how far the search is; return whether its time is up."""
         nonlocal done
         passed_s = time.monotonic() - started
-        records = sum(1 for _ in (folder / RECORDS).open())
+        path = folder / RECORDS
+        records = len(path.read_text().splitlines()) if path.exists() else 0
         done = Progress(done.trials + count, records, before[2] + passed_s)
         with (folder / PROGRESS).open("a", newline="") as lines:
             csv.writer(lines).writerow(astuple(done))
         return bool(tuning_s) and passed_s >= tuning_s
 
-    schedules.tune_tasks(
-        tasks=tasks,
-        task_weights=weights,
-        work_dir=database,
-        max_trials_global=trials,
-        num_trials_per_iter=min(BATCH, trials),
-        builder=schedules.builder.LocalBuilder(
-            max_workers=int(target["num-cores"]), timeout_sec=BUILD_S, f_build=_lean_build()
-        ),
-        runner=schedules.runner.LocalRunner(timeout_sec=RUN_S),
-        measure_callbacks=[*schedules.MeasureCallback.create("default"), _watch(tvm, keep)],
-    )
+    try:
+        schedules.tune_tasks(
+            tasks=tasks,
+            task_weights=weights,
+            work_dir=database,
+            max_trials_global=trials,
+            num_trials_per_iter=min(BATCH, trials),
+            builder=schedules.builder.LocalBuilder(
+                max_workers=int(target["num-cores"]), timeout_sec=BUILD_S, f_build=_lean_build()
+            ),
+            runner=schedules.runner.LocalRunner(timeout_sec=RUN_S),
+            measure_callbacks=[*schedules.MeasureCallback.create("default"), _watch(tvm, keep)],
+        )
+    except Exception:
+        # The watch ends the search by an error, which comes back through TVM.
+        if not tuning_s or done.seconds - before[2] < tuning_s:
+            raise
 
 
 def _lean_build() -> Callable[..., Any]:
@@ -231,7 +237,7 @@ def _lean_build() -> Callable[..., Any]:
 
 
 def _watch(tvm: Any, keep: Callable[[int], bool]) -> Any:
-    """Return a callback of MetaSchedule's that ends every task once ``keep`` says so."""
+    """Return a callback of MetaSchedule's that ends the search once ``keep`` says so."""
     schedules = importlib.import_module("tvm.s_tir.meta_schedule")
 
     base: Any = schedules.measure_callback.PyMeasureCallback
@@ -247,8 +253,7 @@ def _watch(tvm: Any, keep: Callable[[int], bool]) -> Any:
             runner_results: Any,
         ) -> None:
             if keep(len(measure_candidates)):
-                for place in range(len(task_scheduler.tasks_)):
-                    if not task_scheduler.tasks_[place].is_terminated:
-                        task_scheduler.terminate_task(place)
+                # Tasks that are ended still get their first batch, however many there are.
+                raise TimeoutError("The time to tune is up.")
 
     return Watch()
