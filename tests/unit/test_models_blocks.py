@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from run_fixture import Run
 
+from ngraphbench.cli.app import run as run_command
 from ngraphbench.errors import SpecError, Unsupported
 from ngraphbench.models.blocks import FAMILIES, block_sizes, build_block, count_block
 from ngraphbench.models.exporter import Exporter
@@ -154,3 +156,13 @@ def test_records_of_blocks_fit_the_schema() -> None:
     run, model = Run(), resolve_model("block:vit", base=Path())
     record = run.cell(run.session("b"), model, "eager", 1, ms=2.0, verification=None)
     jsonschema.validate(record, load_schema())
+
+
+def test_families_are_listed_without_torch(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "timm.models", None)
+    assert run_command(["list", "blocks"]) == 0
+    told = capsys.readouterr()
+    assert "mobilevit" in told.out
+    assert "ngraphbench[torch]" in told.err

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ngraphbench.cli import options
-from ngraphbench.errors import NGraphBenchError, SpecError
+from ngraphbench.errors import NGraphBenchError, SpecError, Unavailable
 
 if TYPE_CHECKING:
     from ngraphbench.api import Run
@@ -198,7 +198,11 @@ def _blocks(*, json_: bool) -> int:
     from ngraphbench.cli.printing import print_blocks
     from ngraphbench.models.blocks import DEFAULTS, FAMILIES, count_block
 
-    counts = {family: count_block(family, {}) for family in FAMILIES}
+    try:
+        counts = {family: count_block(family, {}) for family in FAMILIES}
+    except Unavailable as error:
+        counts = {family: {} for family in FAMILIES}
+        typer.echo(f"ngb: {error}", err=True)
     if json_:
         listing = {name: {"what": FAMILIES[name], **found} for name, found in counts.items()}
         answer = {"blocks": listing, "sizes": DEFAULTS}

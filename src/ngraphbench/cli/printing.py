@@ -176,19 +176,23 @@ def print_blocks(
         table.add_column(head, justify="right", no_wrap=True)
     table.add_column("what is repeated")
     for family, what in families.items():
-        found = counts[family]
-        figures = (
-            f"{found['parameters']:,}",
-            f"{found['flops'] / 1e6:.1f}",
-            f"{found['block_parameters']:,}",
-            f"{found['block_flops'] / 1e6:.1f}",
-        )
-        table.add_row(clean(family), *figures, clean(what))
+        table.add_row(clean(family), *_counts(counts[family]), clean(what))
     console.print(table)
     query = "&".join(f"{key}={value}" for key, value in sizes.items())
     console.print(
         f"\nAt ?{query}, for one image; 2 FLOPs are a multiplication and an addition.",
         highlight=False,
+    )
+
+
+def _counts(found: Mapping[str, int]) -> tuple[str, ...]:
+    if not found:
+        return ("–",) * 4
+    return (
+        f"{found['parameters']:,}",
+        f"{found['flops'] / 1e6:.1f}",
+        f"{found['block_parameters']:,}",
+        f"{found['block_flops'] / 1e6:.1f}",
     )
 
 

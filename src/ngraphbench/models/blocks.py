@@ -92,15 +92,9 @@ def build_block(model: Json, *, pretrained: bool = False) -> Any:
         raise Unsupported("Blocks have no pretrained weights.", reason="weights")
     family = str(model["source"]).partition("?")[0].partition(":")[2]
     sizes = block_sizes(family, model.get("args", {}))
-    try:
-        import timm.models  # noqa: F401
-        from torch import nn
-    except ImportError as error:
-        raise Unavailable(
-            f"Blocks are timm's, which cannot be imported: {error}.",
-            reason="import",
-            hint="pip install 'ngraphbench[torch]'",
-        ) from error
+    _check_libraries()
+    from torch import nn
+
     width, side = sizes["width"], sizes["resolution"] // STRIDE
     parts = _FAMILY_PARTS[family](width, side)
     return nn.Sequential(parts.stem, *(parts.block(i) for i in range(sizes["depth"])), parts.head)
@@ -110,9 +104,11 @@ def count_block(family: str, args: Mapping[str, Any]) -> dict[str, int]:
     """Return ``parameters`` and ``flops`` of one image, of the whole and of one more block.
 
     FLOPs are those that torch.utils.flop_counter knows (convolutions, matrix products,
-    attention), a multiplication and an addition counting as two.
+    attention), a multiplication and an addition counting as two. Raises SpecError, and
+    Unavailable without torch or timm.
     """
     sizes = block_sizes(family, args)
+    _check_libraries()
     parameters, flops = _counts(family, sizes)
     # Two more, since every other Swin block is shifted.
     deeper = _counts(family, {**sizes, "depth": sizes["depth"] + 2})
@@ -122,6 +118,18 @@ def count_block(family: str, args: Mapping[str, Any]) -> dict[str, int]:
         "block_parameters": (deeper[0] - parameters) // 2,
         "block_flops": (deeper[1] - flops) // 2,
     }
+
+
+def _check_libraries() -> None:
+    try:
+        import timm.models  # noqa: F401
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise Unavailable(
+            f"Blocks are timm's, which cannot be imported: {error}.",
+            reason="import",
+            hint="pip install 'ngraphbench[torch]'",
+        ) from error
 
 
 def _counts(family: str, sizes: Mapping[str, int]) -> tuple[int, int]:
