@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -169,9 +170,20 @@ def test_create_list_survey_remove(given: dict[str, str], tmp_path: Path) -> Non
     toy = surveyed(given)
     assert toy["places"] == [] and toy["hint"] == "pip install toyvendor"
     assert toy["cure"] == "ngb env create toyc   (about 1 MB)"
-    assert all_files(given) == before
+    assert all_files(given) == before and processes_of(given) == []
     refused = ngb("env", "remove", "toyc", cwd=tmp_path, env=given, check=2)
     assert "There is no environment" in refused.stderr
+
+
+def processes_of(given: dict[str, str]) -> list[str]:
+    """Return the command lines of live processes that name the user's home."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            words = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if given["HOME"] in words:
+                found.append(words)
+    return found
 
 
 def surveyed(given: dict[str, str]) -> dict[str, Any]:
@@ -242,6 +254,9 @@ def test_a_creator_that_is_killed_leaves_what_is_made_anew(
         time.sleep(0.01)
     os.killpg(creator.pid, signal.SIGKILL)
     creator.wait()
+    while processes_of(given):
+        assert time.monotonic() < deadline, "the installer goes on without its creator"
+        time.sleep(0.05)
     listed = ngb("env", "list", cwd=tmp_path, env=given, check=0).stdout
     assert "half-made" in listed
     ngb("env", "create", "toyc", cwd=tmp_path, env=given, check=0)

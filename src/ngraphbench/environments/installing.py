@@ -18,6 +18,7 @@ from typing import IO
 
 from ngraphbench.environments.pipsettings import Pip, PipSettings, own_pip, read_settings
 from ngraphbench.errors import EnvironmentFailed
+from ngraphbench.worker.__main__ import die_with_parent
 
 __all__ = ["Installer", "Observe", "find_uv"]
 
@@ -145,6 +146,8 @@ class Installer:
                 env=dict(variables),
                 pass_fds=tuple(self.pass_fds),
                 start_new_session=True,
+                # However this process ends, nobody goes on installing.
+                preexec_fn=die_with_parent,  # noqa: PLW1509
             )
         except OSError as error:
             self.words.append(f"{command[0]}: {error}")
