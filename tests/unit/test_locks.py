@@ -7,8 +7,16 @@ from pathlib import Path
 import pytest
 
 from ngraphbench import locks
+from ngraphbench.environments import locking
 from ngraphbench.errors import EnvironmentFailed
-from ngraphbench.locks import EnvironmentRequest, Lock, find_lock, lock_names, request_for
+from ngraphbench.locks import (
+    EnvironmentRequest,
+    Lock,
+    distribution_of,
+    find_lock,
+    lock_names,
+    request_for,
+)
 from ngraphbench.plugin import discover, load_compiler
 
 TEXT = "# made\nToy_C==1.0 ; python_version >= '3.11'\nToy-C==0.9 ; python_version < '3.11'\nx==2\n"
@@ -127,3 +135,63 @@ def test_what_is_left_out_stays_out(toy: Path) -> None:
     assert request_for("toy").whole
     (toy / "toy.txt").unlink()
     assert not request_for("toy").whole, "what is not solved yet names too little"
+
+
+@pytest.mark.parametrize("name", locks.lock_names())
+def test_a_shipped_lock_is_that_of_its_input(name: str) -> None:
+    lock = find_lock(name)
+    assert lock is not None
+    solved = locks.requirement_lines(lock.text)
+    for line in locks.requirement_lines(lock.wanted):
+        if lock.text and (version := locks._version(line)):
+            pins = {
+                locks._version(s) for s in solved if distribution_of(s) == distribution_of(line)
+            }
+            assert version in pins, f"`ngb env lock {name}` was not run since {line} was written"
+
+
+UV = """#!/bin/sh
+echo "$@" > "$0.arguments"
+cat > "$0.input"
+for word in "$@"; do
+  case "$word" in --overrides=*) cat "${word#--overrides=}" > "$0.over";; esac
+done
+test -f "$0.fails" && { echo "no solution" >&2; exit 1; }
+cat <<END
+# said
+--index-url https://index.example/simple
+a==1+cpu ; python_full_version < '3.11'
+b==2 ; sys_platform == 'win32'
+c==3 ; sys_platform == 'win32' or sys_platform == 'linux'
+torch==2 ; sys_platform == 'never'
+END
+"""
+
+
+def test_a_lock_is_solved_for_every_python(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uv = tmp_path / "uv"
+    uv.write_text(UV)
+    uv.chmod(0o755)
+    monkeypatch.setattr(locking, "find_uv", lambda: str(uv))
+    monkeypatch.setattr(locking, "own_pip", lambda: None)
+    (toy / "toy.in").write_text("# python: 3.11\n# without: torch\ntoy-c==1.0\n")
+    lock = find_lock("toy")
+    assert lock is not None
+    assert locking.solve(lock).splitlines()[1:] == [
+        "a==1 ; python_full_version < '3.11'",
+        "c==3 ; sys_platform == 'win32' or sys_platform == 'linux'",
+    ]
+    words = Path(f"{uv}.arguments").read_text().split()
+    assert words[:2] == ["pip", "compile"]
+    assert {"--universal", "--python-version=3.11", "--no-annotate"} <= set(words)
+    assert Path(f"{uv}.over").read_text() == "torch ; sys_platform == 'never'\n"
+    assert Path(f"{uv}.input").read_text().split()[-1] == "numpy"
+    Path(f"{uv}.fails").touch()
+    with pytest.raises(EnvironmentFailed, match="no solution") as caught:
+        locking.solve(lock)
+    assert caught.value.reason == "solve"
+    monkeypatch.setattr(locking, "find_uv", lambda: None)
+    with pytest.raises(EnvironmentFailed, match="solved by uv"):
+        locking.solve(lock)
