@@ -150,3 +150,54 @@ def test_a_database_has_an_absolute_path(tmp_path: Path, monkeypatch: pytest.Mon
     assert caught.value.reason == "cache"
     monkeypatch.setenv(tvm.CACHE_VARIABLE, str(tmp_path / "cache"))
     assert tmp_path / "cache" in tvm._database(model, target={}, options={}).parents
+
+
+class Task:
+    """A loop nest with so many candidates."""
+
+    def __init__(self, candidates: int) -> None:
+        self.left = candidates
+
+    def clone(self) -> Task:
+        return self
+
+
+@pytest.mark.parametrize(
+    ("candidates", "before", "trials", "tuning_s", "batches"),
+    [
+        ([100, 100], 48, 80, 1000.0, [(1, 16), (0, 16)]),
+        ([100, 100], 0, 40, 1000.0, [(0, 16), (1, 16), (0, 8)]),
+        ([100, 100], 0, 1000, 5.0, [(0, 16)]),
+        ([100, 100, 100], 0, 1000, 15.0, [(0, 16), (1, 16)]),
+        ([20, 5], 0, 1000, 1000.0, [(0, 16), (1, 5), (0, 4)]),
+    ],
+)
+def test_loop_nests_take_turns_while_there_is_time(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    candidates: list[int],
+    before: int,
+    trials: int,
+    tuning_s: float,
+    batches: list[tuple[int, int]],
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(metaschedule.time, "monotonic", lambda: clock[0])
+    log = metaschedule._Log(tmp_path, Progress(before))
+    tasks = [Task(count) for count in candidates]
+    done: list[tuple[int, int]] = []
+
+    def search_on(**asked: Any) -> None:
+        (task,) = asked["tasks"]
+        count = min(task.left, asked["max_trials_global"])
+        task.left -= count
+        clock[0] += 10.0
+        if count:
+            done.append((tasks.index(task), count))
+            log.keep(count)
+
+    metaschedule._take_turns(
+        search_on, [(task, 1.0) for task in tasks], log=log, whole=Budget(trials, tuning_s)
+    )
+    assert done == batches
+    assert progress_of(tmp_path, Budget(10**6)).trials == before + sum(n for _, n in batches)

@@ -8,6 +8,7 @@ the same records: those of the first ``trials`` trials within the first ``tuning
 from __future__ import annotations
 
 import csv
+import functools
 import hashlib
 import importlib
 import json
@@ -173,50 +174,77 @@ def search(
     before: list[float],
 ) -> None:
     """Search in this process, writing records and progress as they come."""
-    started = time.monotonic()
+    log = _Log(Path(database), Progress(int(before[0]), int(before[1]), before[2]))
+    whole = Budget(log.done.trials + trials, tuning_s and before[2] + tuning_s)
     tvm = importlib.import_module("tvm")
     schedules = importlib.import_module("tvm.s_tir.meta_schedule")
     frontend = importlib.import_module("tvm.relax.frontend.onnx")
     onnx = importlib.import_module("onnx")
-    aim = tvm.target.Target(target)
+    aim, cores = tvm.target.Target(target), int(target["num-cores"])
     module = prepared(frontend.from_onnx(onnx.load(model)), target=aim)
-    folder = Path(database)
     tasks, weights = schedules.relax_integration.extracted_tasks_to_tune_contexts(
         schedules.relax_integration.extract_tasks(module, aim),
         work_dir=database,
-        num_threads=int(target["num-cores"]),
+        num_threads=cores,
         seed=1,
     )
-    done = Progress(int(before[0]), int(before[1]), before[2])
+    search_on = functools.partial(
+        schedules.tune_tasks,
+        work_dir=database,
+        builder=schedules.builder.LocalBuilder(
+            max_workers=cores, timeout_sec=BUILD_S, f_build=_lean_build()
+        ),
+        runner=schedules.runner.LocalRunner(timeout_sec=RUN_S),
+        cost_model=schedules.CostModel.create("xgb", num_tuning_cores=cores, tree_method="auto"),
+        measure_callbacks=[*schedules.MeasureCallback.create("default"), _watch(tvm, log.keep)],
+    )
+    if tuning_s:
+        _take_turns(search_on, list(zip(tasks, weights, strict=True)), log=log, whole=whole)
+    else:
+        count = min(BATCH, trials)
+        limits = {"max_trials_global": trials, "num_trials_per_iter": count}
+        search_on(tasks=tasks, task_weights=weights, **limits)
 
-    def keep(count: int) -> bool:
-        """Write how far the search is; return whether its time is up."""
-        nonlocal done
-        passed_s = time.monotonic() - started
-        path = folder / RECORDS
+
+class _Log:
+    """How far a search is, written down after each batch."""
+
+    def __init__(self, database: Path, before: Progress) -> None:
+        self._database = database
+        self._before_s = before.seconds
+        self._started = time.monotonic()
+        self.done = before
+
+    def keep(self, count: int) -> None:
+        """Write down that ``count`` candidates more are known."""
+        path = self._database / RECORDS
         records = len(path.read_text().splitlines()) if path.exists() else 0
-        done = Progress(done.trials + count, records, before[2] + passed_s)
-        with (folder / PROGRESS).open("a", newline="") as lines:
-            csv.writer(lines).writerow(astuple(done))
-        return bool(tuning_s) and passed_s >= tuning_s
+        seconds = self._before_s + time.monotonic() - self._started
+        self.done = Progress(self.done.trials + count, records, seconds)
+        with (self._database / PROGRESS).open("a", newline="") as lines:
+            csv.writer(lines).writerow(astuple(self.done))
 
-    try:
-        schedules.tune_tasks(
-            tasks=tasks,
-            task_weights=weights,
-            work_dir=database,
-            max_trials_global=trials,
-            num_trials_per_iter=min(BATCH, trials),
-            builder=schedules.builder.LocalBuilder(
-                max_workers=int(target["num-cores"]), timeout_sec=BUILD_S, f_build=_lean_build()
-            ),
-            runner=schedules.runner.LocalRunner(timeout_sec=RUN_S),
-            measure_callbacks=[*schedules.MeasureCallback.create("default"), _watch(tvm, keep)],
-        )
-    except Exception:
-        # The watch ends the search by an error, which comes back through TVM.
-        if not tuning_s or done.seconds - before[2] < tuning_s:
-            raise
+
+def _take_turns(
+    search_on: Callable[..., Any], tasks: list[tuple[Any, float]], *, log: _Log, whole: Budget
+) -> None:
+    """Search a batch of one task after the other, until the budget or the candidates are gone.
+
+    TVM's own scheduler tells of no results before every task had a batch: by then the time may
+    be long over. So tasks take turns, as in its round-robin, and the time is looked at between.
+    """
+    # One that goes on begins with the task whose turn it was.
+    first = log.done.trials // BATCH % len(tasks)
+    tasks = tasks[first:] + tasks[:first]
+    known = -1
+    while known < log.done.trials:
+        known = log.done.trials
+        for task, weight in tasks:
+            if whole.spent(log.done):
+                return
+            count = min(BATCH, whole.trials - log.done.trials)
+            limits = {"max_trials_global": count, "num_trials_per_iter": count}
+            search_on(tasks=[task.clone()], task_weights=[weight], **limits)
 
 
 def _lean_build() -> Callable[..., Any]:
@@ -236,8 +264,8 @@ def _lean_build() -> Callable[..., Any]:
     return build
 
 
-def _watch(tvm: Any, keep: Callable[[int], bool]) -> Any:
-    """Return a callback of MetaSchedule's that ends the search once ``keep`` says so."""
+def _watch(tvm: Any, keep: Callable[[int], None]) -> Any:
+    """Return a callback of MetaSchedule's that tells ``keep`` of how many candidates it knows."""
     schedules = importlib.import_module("tvm.s_tir.meta_schedule")
 
     base: Any = schedules.measure_callback.PyMeasureCallback
@@ -252,8 +280,6 @@ def _watch(tvm: Any, keep: Callable[[int], bool]) -> Any:
             builder_results: Any,
             runner_results: Any,
         ) -> None:
-            if keep(len(measure_candidates)):
-                # Tasks that are ended still get their first batch, however many there are.
-                raise TimeoutError("The time to tune is up.")
+            keep(len(measure_candidates))
 
     return Watch()

@@ -207,8 +207,9 @@ class Tvm(Compiler):
                 reached = tune(workload.onnx_path, database=database, target=target, budget=budget)
                 tuning_s = time.monotonic() - started
                 report["tuning"] = asdict(reached)
-                module = _tuned(module, database=database, reached=reached, target=aim)
-                report["parts"] = _parts(tvm, module)
+                module, report["parts"] = _tuned(
+                    module, database=database, reached=reached, target=aim
+                )
             built = tvm.compile(module, aim)
             with tempfile.TemporaryDirectory(prefix="tvm-") as folder:
                 library = _linked(tvm, built, Path(folder) / ARTIFACT)
@@ -267,8 +268,9 @@ def _linked(tvm: Any, built: Any, path: Path) -> Any:
     return tvm.runtime.load_module(str(path))
 
 
-def _parts(tvm: Any, module: Any) -> dict[str, int]:
-    loops = [f for f in module.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
+def _parts(module: Any) -> dict[str, int]:
+    kind = importlib.import_module("tvm.tirx").PrimFunc
+    loops = [f for f in module.functions.values() if isinstance(f, kind)]
     tuned = sum(1 for f in loops if f.attrs and f.attrs.get("tirx.is_scheduled"))
     return {"tuned": tuned, "as written": len(loops) - tuned}
 
@@ -288,8 +290,13 @@ def _imported(path: Path) -> Any:
         raise _translated(error) from error
 
 
-def _tuned(module: Any, *, database: Path, reached: Progress, target: Any) -> Any:
-    """Return the module with the best loops of the records, and weights laid out for them."""
+def _tuned(
+    module: Any, *, database: Path, reached: Progress, target: Any
+) -> tuple[Any, dict[str, int]]:
+    """Return the module with the best loops of the records, and weights laid out for them.
+
+    With it comes how many loop nests the records had, and how many stay as written.
+    """
     transform = importlib.import_module("tvm.relax.transform")
     passes = importlib.import_module("tvm.ir.transform")
     module = prepared(module, target=target)
@@ -297,12 +304,13 @@ def _tuned(module: Any, *, database: Path, reached: Progress, target: Any) -> An
         if reached.records:
             take(database, reached, folder=Path(folder))
             module = transform.MetaScheduleApplyDatabase(folder)(module)
+        parts = _parts(module)
         laid_out = (
             transform.SplitLayoutRewritePreproc(),
             transform.LiftTransformParams(),
             transform.FoldConstant(),
         )
-        return passes.Sequential(laid_out)(module)
+        return passes.Sequential(laid_out)(module), parts
 
 
 def _database(model: Path, *, target: Json, options: Mapping[str, OptionValue]) -> Path:
