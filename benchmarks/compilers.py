@@ -25,6 +25,7 @@ from ngraphbench.environments.managed import Environment, provided
 from ngraphbench.errors import NGraphBenchError
 from ngraphbench.locks import lock_names, request_for
 from ngraphbench.plugin import Compiler, discover, load_compiler
+from ngraphbench.records import FAILURES
 from ngraphbench.testing.elsewhere import run_suite
 from ngraphbench.types import Json
 
@@ -33,6 +34,10 @@ PAGE = ROOT / "docs" / "compilers.md"
 MARKS = ("<!-- compilers: begin -->", "<!-- compilers: end -->")
 MODELS = {"ResNet-18": "timm:resnet18", "DeiT-Tiny": "timm:deit_tiny_patch16_224"}
 PRESETS = ("shipped", "recommended")
+EXPECTED = {
+    ("mnn", "DeiT-Tiny", "shipped"): "wrong: MNN takes every GELU for its tanh approximation",
+}
+"""Cells that are known not to end well, and why; one that does all the same is a fault here."""
 BASELINE = "eager"
 
 
@@ -164,6 +169,18 @@ def _speed(record: Json | None) -> str:
     return f"{paired['estimate']:.2f} ({paired['low']:.2f}-{paired['high']:.2f}){said}"
 
 
+def faults_of(rows: dict[str, Row]) -> Iterator[str]:
+    """Yield what did not end as it must: a suite that fails, a cell that is wrong or died."""
+    for row in rows.values():
+        if row.suite.startswith("FAILS"):
+            yield f"{row.name}: the conformance suite {row.suite}"
+        for (model, preset), record in row.cells.items():
+            expected = EXPECTED.get((row.name, model, preset), "")
+            bad = record["status"] if record["status"] in FAILURES else ""
+            if bad != expected.partition(":")[0]:
+                yield f"{row.name}, {model}, {preset}: {record['status']} {record['message'][:200]}"
+
+
 def write_page(text: str) -> None:
     """Put the table between its marks, or at the end of the page."""
     page = PAGE.read_text(encoding="utf-8")
@@ -194,10 +211,8 @@ def main() -> int:
         out.mkdir(parents=True, exist_ok=True)
         place(rows, measure(rows, compilers, out=out))
     print(f"\n{table(rows)}\n")
-    faults = [row.suite for row in rows.values() if row.suite.startswith("FAILS")]
-    cells = [cell for row in rows.values() for cell in row.cells.values()]
-    faults += [cell["status"] for cell in cells if cell["status"] in ("wrong", "crashed", "failed")]
-    print(json.dumps({"compilers": len(rows), "cells": len(cells), "faults": faults}))
+    faults = list(faults_of(rows))
+    print(json.dumps({"compilers": len(rows), "faults": faults}))
     if given.write:
         write_page(table(rows))
     return 1 if faults else 0

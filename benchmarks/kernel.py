@@ -6,7 +6,7 @@ programs declared different (5 % at most). wrong: the slower one declared faster
 flagged: sessions in which a steady program was called unsteady (5 % at most). Then programs
 that are not steady (seen: 95 % and more where quiet), and awkward conditions.
 
-    python benchmarks/kernel.py [--sessions 1000] [--processes 2]
+    python benchmarks/kernel.py [--sessions 1000] [--processes 2] [--only common|faults|conditions]
 """
 
 from __future__ import annotations
@@ -60,29 +60,49 @@ def row(scenario: Scenario, found: Tally) -> str:
     )
 
 
+def print_common(pool: Executor, sessions: int) -> None:
+    """Print drifts and launch effects."""
+    print(f"\n{HEAD}")
+    for scenario, found in counted(pool, "common", sessions):
+        print(row(scenario, found), flush=True)
+
+
+def print_faults(pool: Executor, sessions: int) -> None:
+    """Print programs that are not steady."""
+    print("\nnot steady         drift   flag        seen   others blamed, per session  s")
+    for scenario, found in counted(pool, "faults", sessions):
+        seen = found.share(found.flags, (scenario.blamed, scenario.flag))
+        others = sum(n for (name, _), n in found.flags.items() if name != scenario.blamed)
+        print(
+            f"{scenario.name:<18} {scenario.drift:<7} {scenario.flag:<10}  {seen:.3f}"
+            f"  {others / found.sessions:>26.3f}  {found.seconds / found.sessions:.0f}",
+            flush=True,
+        )
+
+
+def print_conditions(pool: Executor, sessions: int) -> None:
+    """Print awkward conditions."""
+    print(f"\n{HEAD}    b10 covered: claim, within a launch")
+    for scenario, found in counted(pool, "conditions", sessions):
+        claim, within = (found.share(f, "b10") for f in (found.covered, found.within))
+        print(f"{row(scenario, found)} {claim:.3f}, {within:.3f}", flush=True)
+
+
+PARTS = {"common": print_common, "faults": print_faults, "conditions": print_conditions}
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sessions", type=int, default=1000)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--only", choices=sorted(PARTS))
     options = parser.parse_args()
-    print(f"{options.sessions} sessions of six programs in each row\n\n{HEAD}")
+    print(f"{options.sessions} sessions of six programs in each row")
     with ProcessPoolExecutor(options.processes) as pool:
-        for scenario, found in counted(pool, "common", options.sessions):
-            print(row(scenario, found), flush=True)
-        print("\nnot steady         drift   flag        seen   others blamed, per session  s")
-        for scenario, found in counted(pool, "faults", options.sessions):
-            seen = found.share(found.flags, (scenario.blamed, scenario.flag))
-            others = sum(n for (name, _), n in found.flags.items() if name != scenario.blamed)
-            print(
-                f"{scenario.name:<18} {scenario.drift:<7} {scenario.flag:<10}  {seen:.3f}"
-                f"  {others / found.sessions:>26.3f}  {found.seconds / found.sessions:.0f}",
-                flush=True,
-            )
-        print(f"\n{HEAD}    b10 covered: claim, within a launch")
-        for scenario, found in counted(pool, "conditions", options.sessions):
-            claim, within = (found.share(f, "b10") for f in (found.covered, found.within))
-            print(f"{row(scenario, found)} {claim:.3f}, {within:.3f}", flush=True)
+        for name, show in PARTS.items():
+            if options.only in (None, name):
+                show(pool, options.sessions)
 
 
 if __name__ == "__main__":
