@@ -109,7 +109,7 @@ def test_a_broken_experiment_names_its_line(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["bench", "m.onnx", "-c", "tvm"], "There is no compiler 'tvm'"),
+        (["bench", "m.onnx", "-c", "glow"], "There is no compiler 'glow'"),
         (["bench", "m.onnx", "-c", "onnxruntim"], "Did you mean 'onnxruntime'?"),
         (["bench", "m.onnx", "-c", "openvino:hint=fast"], "latency"),
         (["bench", "none.onnx", *ORT], "none.onnx"),
@@ -129,7 +129,7 @@ def test_a_broken_experiment_names_its_line(folder: Path) -> None:
         (["show", "none"], "There is no run directory"),
         (["show", "."], "not a run directory"),
         (["report", "none"], "There is no run directory"),
-        (["list", "things"], "compilers, models, devices"),
+        (["list", "things"], "compilers, models, blocks, devices"),
     ],
 )
 def test_what_the_user_must_fix(arguments: list[str], words: str, folder: Path) -> None:
@@ -139,8 +139,8 @@ def test_what_the_user_must_fix(arguments: list[str], words: str, folder: Path) 
 
 
 def test_every_fault_is_told_at_once(folder: Path) -> None:
-    done = ngb("bench", "a.onnx", "b.onnx", "-c", "tvm", "--json", cwd=folder, check=2)
-    assert all(word in done.stderr for word in ("a.onnx", "b.onnx", "tvm"))
+    done = ngb("bench", "a.onnx", "b.onnx", "-c", "glow", "--json", cwd=folder, check=2)
+    assert all(word in done.stderr for word in ("a.onnx", "b.onnx", "glow"))
     assert records(done) == []
 
 
