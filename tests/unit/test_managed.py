@@ -235,22 +235,22 @@ def test_a_third_partys_plugin_is_carried_along_and_found_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = tmp_path / "source"
-    (source / "party/inner").mkdir(parents=True)
-    (source / "party/__init__.py").write_text("from party.inner import NAME\n")
-    (source / "party/inner/__init__.py").write_text("NAME = 'carried'\n")
+    (source / "guest/inner").mkdir(parents=True)
+    (source / "guest/__init__.py").write_text("from guest.inner import NAME\n")
+    (source / "guest/inner/__init__.py").write_text("NAME = 'carried'\n")
     (source / "single.py").write_text("x = 1\n")
     monkeypatch.syspath_prepend(source)
     own = "ngraphbench.compilers.fake:FakeCompiler"
     assert plugin_folder(tmp_path / "none", [own]) is None
-    folder = plugin_folder(tmp_path / "spool", [own, "party.inner:X", "single:Y"])
+    folder = plugin_folder(tmp_path / "spool", [own, "guest.inner:X", "single:Y"])
     assert folder is not None
-    assert sorted(path.name for path in folder.iterdir()) == ["party", "single.py"]
+    assert sorted(path.name for path in folder.iterdir()) == ["guest", "single.py"]
     kit = tmp_path / "kit"
     (kit / "ngraphbench/worker").mkdir(parents=True)
     (kit / "ngraphbench/__init__.py").write_text("")
     (kit / "ngraphbench/worker/__init__.py").write_text("")
     (kit / "ngraphbench/worker/__main__.py").write_text(
-        "import sys, party\ndef main(fd): print(fd, party.NAME, sys.path[-1])\n"
+        "import sys, guest\ndef main(fd): print(fd, guest.NAME, sys.path[-1])\n"
     )
     command = worker_command(sys.executable, kit, 3, plugins=folder)
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
