@@ -124,7 +124,8 @@ def _candidates(name: str, compiler: Compiler) -> Iterator[str]:
     if "preset" not in {option.name for option in compiler.options}:
         yield name
         return
-    for preset in PRESETS:
+    # What is no candidate unless asked for needs minutes or hours of tuning when recommended.
+    for preset in PRESETS if compiler.default else PRESETS[:1]:
         yield f"{{{name}: {{preset: {preset}}}}}"
 
 
