@@ -87,6 +87,12 @@ def test_only_ok_cells_are_ordered(status: str) -> None:
     assert reversals(*run.parts) == []
 
 
+def test_what_is_only_partly_compiled_is_not_ordered() -> None:
+    run = pair((127.0, 114.0), (40.0, 60.0))
+    run.records[1]["flags"] = [{"flag": "partly-compiled", "detail": "60% ran outside"}]
+    assert reversals(*run.parts) == []
+
+
 def test_one_model_has_no_order() -> None:
     run = Run()
     session = run.session()

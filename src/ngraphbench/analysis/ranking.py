@@ -14,8 +14,8 @@ from itertools import combinations, pairwise
 from typing import Literal, TypeAlias, get_args
 
 from ngraphbench.analysis.contrasts import Contrast, contrast
-from ngraphbench.analysis.reversal import Reversal
-from ngraphbench.analysis.tables import Cell, Evidence, Group, Interval
+from ngraphbench.analysis.reversal import Reversal, comparable
+from ngraphbench.analysis.tables import Evidence, Group, Interval
 from ngraphbench.analysis.verdict import Verdict
 from ngraphbench.case import ONNX_BASELINE
 from ngraphbench.errors import NGraphBenchError
@@ -228,8 +228,7 @@ def settling(evidence: Evidence, order: Reversal) -> Settle | None:
     tie = evidence.profile(order.session_id).tie
     wanted = []
     for label in (groups[0].baseline, order.compiler):
-        pair = _cells(groups, label)
-        found = contrast(evidence, [(pair[1], 1.0), (pair[0], -1.0)]) if pair else None
+        found = _under(evidence, groups, label)
         if found is not None and _is_open(found, tie):
             wanted.append(settle(found, tie))
     if not wanted or any(one == Settle(None, None) for one in wanted):
@@ -266,8 +265,7 @@ def beats(evidence: Evidence, order: Reversal, *, compiled: bool) -> float | Non
     groups = _groups(evidence, order)
     if groups is None:
         return None
-    pair = _cells(groups, order.compiler if compiled else groups[0].baseline)
-    found = contrast(evidence, [(pair[1], 1.0), (pair[0], -1.0)]) if pair else None
+    found = _under(evidence, groups, order.compiler if compiled else groups[0].baseline)
     return probability(found, evidence.launch(order.session_id).degrees) if found else None
 
 
@@ -283,9 +281,9 @@ def origin(evidence: Evidence, order: Reversal) -> Origin | None:
         return None
     if ONNX_BASELINE in (order.compiler, groups[0].baseline):
         return Origin("no control", "", None)
-    mine, pair = _cells(groups, order.compiler), _cells(groups, ONNX_BASELINE)
-    same_graph = pair is not None and mine is not None and takes_onnx(mine[0].target)
-    found = contrast(evidence, [(pair[1], 1.0), (pair[0], -1.0)]) if pair and same_graph else None
+    mine = comparable(groups[0]).get(order.compiler)
+    same_graph = mine is not None and takes_onnx(mine.target)
+    found = _under(evidence, groups, ONNX_BASELINE) if same_graph else None
     if found is None:
         return Origin("no control", "", None)
     sign = _sign(found.factor)
@@ -351,11 +349,9 @@ def _groups(evidence: Evidence, order: Reversal) -> tuple[Group, Group] | None:
     return found[0], found[1]
 
 
-def _cells(groups: tuple[Group, Group], label: str) -> tuple[Cell, Cell] | None:
-    found = [
-        next((c for c in group.cells if c.label == label and c.status == "ok"), None)
-        for group in groups
-    ]
-    if found[0] is None or found[1] is None:
+def _under(evidence: Evidence, groups: tuple[Group, Group], label: str) -> Contrast | None:
+    """Return ln of the first model's throughput over the second's, both under ``label``."""
+    first, second = (comparable(group).get(label) for group in groups)
+    if first is None or second is None:
         return None
-    return found[0], found[1]
+    return contrast(evidence, [(second, 1.0), (first, -1.0)])

@@ -16,7 +16,7 @@ from ngraphbench.analysis.tables import Cell, Evidence, Group, Interval, Read
 from ngraphbench.summary import verdict as judge
 from ngraphbench.types import Json
 
-__all__ = ["Order", "Reversal", "reversals"]
+__all__ = ["Order", "Reversal", "comparable", "reversals"]
 
 Order: TypeAlias = Literal["kept", "reversed", "tie", "unresolved"]
 
@@ -106,18 +106,20 @@ def _identity(reversal: Reversal) -> tuple[object, ...]:
     return models, reversal.batch, reversal.device, reversal.precision, reversal.compiler
 
 
-def _ok(group: Group) -> dict[str, Cell]:
-    return {cell.label: cell for cell in group.cells if cell.measured and cell.status == "ok"}
+def comparable(group: Group) -> dict[str, Cell]:
+    """Return the cells of which an order may be told, by label: ranked, with outputs verified."""
+    return {cell.label: cell for cell in group.cells if cell.ranked and cell.status == "ok"}
 
 
 def _shared_compilers(a: Group, b: Group) -> list[str]:
     """Return labels measured of both models, the baselines left out."""
     baselines = (a.baseline, b.baseline)
-    return [label for label in _ok(a) if label in _ok(b) and label not in baselines]
+    theirs = comparable(b)
+    return [label for label in comparable(a) if label in theirs and label not in baselines]
 
 
 def _paired(evidence: Evidence, a: Group, b: Group) -> list[Reversal]:
-    cells_a, cells_b = _ok(a), _ok(b)
+    cells_a, cells_b = comparable(a), comparable(b)
     if a.baseline not in cells_a or b.baseline not in cells_b:
         return []
     baseline = _ratio(evidence, cells_a[a.baseline], cells_b[b.baseline])
