@@ -246,6 +246,18 @@ def test_knee_and_saturation() -> None:
     assert found.saturation.throughput is not None
 
 
+def test_batches_that_share_no_rounds_with_the_best_leave_saturation_open() -> None:
+    run = of({1: 4.0, 2: 7.0, 4: 9.0})
+    mine = [r for r in run.records if r["label"] == "openvino" and r["case"]["batch"] > 1]
+    for record, late in zip(mine, (False, True), strict=True):
+        samples = run.samples[record["measurement"]["samples"]]
+        kept = (samples["round"] >= 3) == late
+        run.samples[record["measurement"]["samples"]] = {k: v[kept] for k, v in samples.items()}
+    found = friction(run)
+    assert found.mean is not None
+    assert found.saturation is None
+
+
 def test_a_missing_batch_brackets_the_knee() -> None:
     run = batch_run(
         {"eager": {1: 9.0, 2: 10.0, 4: 11.0}, "openvino": {1: 1.0, 2: "failed", 4: 4.0}}

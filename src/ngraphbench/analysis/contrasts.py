@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -56,10 +56,16 @@ class Contrast:
         low, value, high = (math.exp(min(x, 700.0)) for x in (self.low, self.value, self.high))
         return Interval(value, low, high, self.confidence)
 
-    def around(self, value: float) -> Interval:
-        """Return the interval moved to ``value``, on the scale of the sum itself."""
-        low, high = value - (self.value - self.low), value + (self.high - self.value)
-        return Interval(value, low, high, self.confidence)
+    @property
+    def interval(self) -> Interval:
+        """The sum itself."""
+        return Interval(self.value, self.low, self.high, self.confidence)
+
+    def moved(self, value: float) -> Contrast:
+        """Return the sum with its interval about ``value``, which its weights are a gradient of."""
+        shift = value - self.value
+        names = ("value", "low", "high", "within_low", "within_high")
+        return replace(self, **{name: getattr(self, name) + shift for name in names})
 
 
 def cancelled(terms: Terms) -> bool:

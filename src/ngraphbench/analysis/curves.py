@@ -66,6 +66,13 @@ class Curve:
         return f"{len(self.measured)} of {len(self.points)}"
 
     @property
+    def reason(self) -> str:
+        """Why nothing can be said over batch sizes; empty if something can."""
+        if len(self.measured) > 1:
+            return ""
+        return f"{self.coverage} batch sizes have a result; two are needed"
+
+    @property
     def censored(self) -> str:
         """Why no batch size beyond the largest measured one has a result; empty if none was
         asked."""

@@ -197,7 +197,7 @@ def _line(evidence: Evidence, cells: dict[int, Cell]) -> _Line | None:
 
 
 def _absolute(found: Contrast | None, value_ns: float) -> Interval | None:
-    return found.around(value_ns / NS_PER_MS) if found else None
+    return found.moved(value_ns / NS_PER_MS).interval if found else None
 
 
 def _bend(evidence: Evidence, line: _Line) -> Contrast | None:
@@ -217,16 +217,7 @@ def _bend(evidence: Evidence, line: _Line) -> Contrast | None:
     found = contrast(evidence, list(zip(cells, map(float, weights), strict=True)))
     shares = [line.depths[i] for i in (0, middle, -1)]
     per_block = (late / (shares[2] - shares[1])) / (early / (shares[1] - shares[0]))
-    return _moved(found, math.log(per_block))
-
-
-def _moved(found: Contrast | None, value: float) -> Contrast | None:
-    """Return a contrast with its interval about ``value``, which its gradient belongs to."""
-    if found is None:
-        return None
-    shift = value - found.value
-    names = ("value", "low", "high", "within_low", "within_high")
-    return replace(found, **{name: getattr(found, name) + shift for name in names})
+    return found.moved(math.log(per_block)) if found else None
 
 
 def _lack_of_fit(evidence: Evidence, line: _Line) -> tuple[float | None, float | None]:
@@ -314,7 +305,8 @@ def _repeat_gain(
     ]
     speedup = theirs.times_ns[0] / mine.times_ns[0]
     value = math.log(theirs.beta_ns / mine.beta_ns / float(speedup))
-    return _moved(contrast(evidence, terms), value)
+    found = contrast(evidence, terms)
+    return found.moved(value) if found else None
 
 
 def _slope(cells: dict[int, Cell], cost: str) -> Interval | None:

@@ -88,10 +88,7 @@ def _friction(evidence: Evidence, curve: Curve) -> Friction:
     found = [_step(evidence, curve, a, b) for a, b in pairwise(points)]
     steps = tuple(step for step in found if step is not None)
     knee = next((step for step in steps if step.friction.low > KNEE), None)
-    whole = _step(evidence, curve, points[0], points[-1]) if len(points) > 1 else None
-    reason = ""
-    if len(points) < 2:
-        reason = f"{curve.coverage} batch sizes have a result; two are needed"
+    whole = _step(evidence, curve, points[0], points[-1]) if not curve.reason else None
     return Friction(
         title=curve.title,
         label=curve.label,
@@ -102,10 +99,10 @@ def _friction(evidence: Evidence, curve: Curve) -> Friction:
         mean=whole.friction if whole else None,
         knee=knee.low_batch if knee else None,
         knee_before=(knee.high_batch if knee.gap else knee.low_batch) if knee else None,
-        saturation=_saturation(evidence, points, steps) if not reason else None,
+        saturation=_saturation(evidence, points, steps) if not curve.reason else None,
         coverage=curve.coverage,
         censored=curve.censored,
-        reason=reason,
+        reason=curve.reason,
     )
 
 
@@ -115,9 +112,7 @@ def _step(evidence: Evidence, curve: Curve, a: Point, b: Point) -> Step | None:
     found = contrast(evidence, [(b.cell, 1.0), (a.cell, -1.0)])
     if found is None:
         return None
-    width = math.log(b.batch / a.batch)
-    low, estimate, high = (x / width for x in (found.low, found.value, found.high))
-    friction = Interval(estimate, low, high, found.confidence)
+    friction = found.interval.scaled(1.0 / math.log(b.batch / a.batch))
     return Step(a.batch, b.batch, friction, found.paired, curve.gap(a.batch, b.batch))
 
 
@@ -125,12 +120,13 @@ def _saturation(
     evidence: Evidence, points: Sequence[Point], steps: Sequence[Step]
 ) -> Saturation | None:
     """Return where throughput reaches 95 % of its highest, by ratios with that batch size."""
-    gains = {point.batch: _gain(evidence, points[0], point) for point in points}
-    known = {batch: gain for batch, gain in gains.items() if gain is not None}
-    if len(known) < len(points):
+    gains = _shares(evidence, points, points[0])
+    if gains is None:
         return None
-    best = max(points, key=lambda point: known[point.batch])
-    shares = {p.batch: _share(evidence, p, best) for p in points}
+    best = max(points, key=lambda point: gains[point.batch].estimate)
+    shares = _shares(evidence, points, best)
+    if shares is None:
+        return None
     return Saturation(
         throughput=best.throughput,
         at_batch=best.batch,
@@ -141,24 +137,19 @@ def _saturation(
     )
 
 
-def _gain(evidence: Evidence, first: Point, point: Point) -> float | None:
-    """Return ln of throughput over that of the first point."""
-    if point is first:
-        return 0.0
-    if point.cell is None or first.cell is None:
-        return None
-    found = contrast(evidence, [(first.cell, 1.0), (point.cell, -1.0)])
-    return None if found is None else found.value + math.log(point.batch / first.batch)
-
-
-def _share(evidence: Evidence, point: Point, best: Point) -> Interval:
-    """Return throughput over that of ``best``; exactly 1 for ``best`` itself."""
-    found = None
-    if point is not best and point.cell is not None and best.cell is not None:
-        found = contrast(evidence, [(best.cell, 1.0), (point.cell, -1.0)])
-    if found is None:
-        return Interval(1.0, 1.0, 1.0, 1.0)
-    factor, ratio = found.factor, point.batch / best.batch
-    return Interval(
-        ratio * factor.estimate, ratio * factor.low, ratio * factor.high, factor.confidence
-    )
+def _shares(
+    evidence: Evidence, points: Sequence[Point], whole: Point
+) -> dict[int, Interval] | None:
+    """Return each point's throughput over that of ``whole``; None where one cannot be told."""
+    shares = {}
+    for point in points:
+        if point is whole:
+            shares[point.batch] = Interval(1.0, 1.0, 1.0, 1.0)
+            continue
+        if point.cell is None or whole.cell is None:
+            return None
+        found = contrast(evidence, [(whole.cell, 1.0), (point.cell, -1.0)])
+        if found is None:
+            return None
+        shares[point.batch] = found.factor.scaled(point.batch / whole.batch)
+    return shares

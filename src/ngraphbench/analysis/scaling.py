@@ -134,9 +134,6 @@ def _scaling(evidence: Evidence, curve: Curve, grid: tuple[int, ...]) -> Scaling
     base = _base(curve)
     bsr_base = min((p.batch for p in curve.measured if p.base is not None), default=None)
     rows = tuple(_scaled(evidence, curve, p.batch, base, bsr_base) for p in curve.points)
-    reason = ""
-    if len(curve.measured) < 2:
-        reason = f"{curve.coverage} batch sizes have a result; two are needed"
     return Scaling(
         title=curve.title,
         label=curve.label,
@@ -149,8 +146,8 @@ def _scaling(evidence: Evidence, curve: Curve, grid: tuple[int, ...]) -> Scaling
         coverage=curve.coverage,
         largest=max((point.batch for point in curve.measured), default=None),
         censored=curve.censored,
-        reason=reason,
-        summary=None if reason or len(grid) < 2 else _summary(evidence, curve, grid, rows),
+        reason=curve.reason,
+        summary=None if curve.reason or len(grid) < 2 else _summary(evidence, curve, grid, rows),
     )
 
 
@@ -159,7 +156,7 @@ def _scaled(
 ) -> Scaled:
     point = curve.point(batch)
     throughput = point.throughput
-    if point.cell is None or base is None or len(curve.measured) < 2:
+    if point.cell is None or base is None or curve.reason:
         return Scaled(batch, point.status, throughput, flags=point.flags)
     gain, gain_paired = _value(evidence, point.cell, _ase(curve, base, batch))
     over, over_paired = _value(evidence, point.cell, _bsr(curve, bsr_base, batch))
@@ -167,7 +164,7 @@ def _scaled(
         batch=batch,
         status=point.status,
         throughput=throughput,
-        rtr=_times(gain, batch / base),
+        rtr=gain.scaled(batch / base) if gain else None,
         ase=gain,
         bsr=over,
         paired=gain_paired and over_paired,
@@ -202,13 +199,6 @@ def _value(evidence: Evidence, cell: Cell, terms: Terms | None) -> tuple[Interva
         return Interval(1.0, 1.0, 1.0, evidence.profile(cell.key[0]).confidence), True
     found = contrast(evidence, terms)
     return (found.factor, found.paired) if found is not None else (None, True)
-
-
-def _times(value: Interval | None, factor: float) -> Interval | None:
-    if value is None:
-        return None
-    low, estimate, high = (factor * x for x in (value.low, value.estimate, value.high))
-    return Interval(estimate, low, high, value.confidence)
 
 
 def _summary(
@@ -254,5 +244,4 @@ def _mean(
     if change is None:
         confidence = evidence.profile(gradient[0][0].key[0]).confidence
         return Interval(total, total, total, confidence) if cancelled(gradient) else None
-    around = change.around(math.log(total))
-    return Interval(total, math.exp(around.low), math.exp(around.high), change.confidence)
+    return change.moved(math.log(total)).factor

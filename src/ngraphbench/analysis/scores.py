@@ -33,9 +33,6 @@ __all__ = [
 PENALTY = 0.1
 """``b``: what an incorrect sample counts."""
 
-SLOWDOWN_POWER = 0.0
-"""``p``: how much slow samples are punished beyond their own slowness."""
-
 TOLERANCES = range(-10, 5)
 """The values of t that are tabled."""
 
@@ -156,7 +153,8 @@ def is_correct(sample: Sample, t: float) -> bool:
 
     ``allclose`` asks for error <= atol + rtol * |reference| everywhere. Records hold the
     largest absolute and the largest relative error: either one within its own tolerance is
-    enough. So a sample may pass later here than by ``allclose``, never sooner.
+    enough. So a sample may pass later here than by ``allclose``, but sooner only by elements
+    whose reference is 0, which have no relative error.
     """
     if sample.outcome != "timed":
         return False
@@ -171,10 +169,11 @@ def is_correct(sample: Sample, t: float) -> bool:
 def s_score(samples: Sequence[Sample], t: float) -> float:
     """Return S(t): speed-ups of correct samples, diluted by a penalty for the others.
 
-    Raises ValueError for no samples.
+    With ``p`` = 0: slow samples are not punished beyond their own slowness. Raises ValueError
+    for no samples.
     """
-    alpha, beta, share, slow = _parts(samples, t)
-    return float(_body(alpha, beta, share, slow) * PENALTY ** (1.0 - share))
+    alpha, share = _parts(samples, t)
+    return float(alpha**share * PENALTY ** (1.0 - share))
 
 
 def es_score(samples: Sequence[Sample], t: float) -> float:
@@ -182,31 +181,22 @@ def es_score(samples: Sequence[Sample], t: float) -> float:
 
     Raises ValueError for no samples.
     """
-    alpha, beta, share, slow = _parts(samples, t)
+    alpha, share = _parts(samples, t)
     gamma = PENALTY
     if t > 0:
         errors = [_error(sample) for sample in samples if not is_correct(sample, t)]
         unforgiven = sum(ERROR_TOLERANCES[kind] > t for kind in errors)
         gamma = PENALTY ** (unforgiven / len(errors)) if errors else 1.0
-    return float(_body(alpha, beta, share, slow) * gamma ** (1.0 - share))
+    return float(alpha**share * gamma ** (1.0 - share))
 
 
-def _parts(samples: Sequence[Sample], t: float) -> tuple[float, float, float, float]:
-    """Return geometric means of all correct and of the slow, the shares correct and slow."""
+def _parts(samples: Sequence[Sample], t: float) -> tuple[float, float]:
+    """Return the geometric mean of the correct samples' speed-ups, and their share."""
     if not samples:
         raise ValueError("A score of no samples.")
     right = [s.speedup for s in samples if s.speedup is not None and is_correct(s, t)]
-    slow = [speedup for speedup in right if speedup < 1.0]
-    share_slow = len(slow) / len(right) if right else 0.0
-    return _geomean(right), _geomean(slow), len(right) / len(samples), share_slow
-
-
-def _geomean(values: Sequence[float]) -> float:
-    return math.exp(sum(map(math.log, values)) / len(values)) if values else 1.0
-
-
-def _body(alpha: float, beta: float, share: float, slow: float) -> float:
-    return float(alpha**share * beta ** (share * slow * SLOWDOWN_POWER))
+    mean = math.exp(sum(map(math.log, right)) / len(right)) if right else 1.0
+    return mean, len(right) / len(samples)
 
 
 def _error(sample: Sample) -> Literal["accuracy", "runtime", "compile"]:

@@ -53,6 +53,11 @@ class Interval:
     def from_comparison(cls, value: Comparison) -> Interval:
         return cls(value.estimate, value.low, value.high, value.confidence)
 
+    def scaled(self, factor: float) -> Interval:
+        """Return the interval of ``factor`` times the value; ``factor`` is above 0."""
+        ends = (self.estimate * factor, self.low * factor, self.high * factor)
+        return Interval(*ends, self.confidence)
+
     @property
     def decimals(self) -> int:
         """How many decimals are worth showing: as many as make the interval's ends differ."""

@@ -230,12 +230,13 @@ def _depth_notes(found: Sequence[DepthFit]) -> list[str]:
         if fit.reason:
             notes.append(f"{name}: {fit.reason}.")
             continue
+        memory = fit.memory_slope_bytes and fit.memory_slope_bytes.scaled(1 / 2**20)
         ratios = [f"{s.speedup.times} at depth {s.depth}" for s in fit.speedups]
         costs = [
             f"{_span(slope)} {unit} per block"
             for slope, unit in (
                 (fit.compile_slope_s, "s of compiling"),
-                (_mebibytes(fit.memory_slope_bytes), "MiB"),
+                (memory, "MiB"),
             )
             if slope is not None
         ]
@@ -250,13 +251,6 @@ def _depth_notes(found: Sequence[DepthFit]) -> list[str]:
         " p: of a straight line. Repeated blocks get cheaper where bend is below 1 and p small;"
         " otherwise a speed-up that grows is an overhead spread over more blocks.",
     ]
-
-
-def _mebibytes(slope: Interval | None) -> Interval | None:
-    if slope is None:
-        return None
-    low, estimate, high = (x / 2**20 for x in (slope.low, slope.estimate, slope.high))
-    return Interval(estimate, low, high, slope.confidence)
 
 
 def _orders(found: Metrics) -> list[RenderableType]:
