@@ -11,9 +11,10 @@ import enum
 import json
 import sys
 import types
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -78,7 +79,7 @@ def remove() -> None:
 class Stream:
     """A queue that is worked off when it is waited for."""
 
-    known: dict[int, Stream] = {}  # noqa: RUF012
+    known: ClassVar[dict[int, Stream]] = {}
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[], None]] = []
@@ -115,11 +116,11 @@ def nptype(dtype: str) -> Any:
     return np.dtype(dtype).type
 
 
-class ILogger:
+class ILogger(ABC):
     INTERNAL_ERROR, ERROR, WARNING, INFO, VERBOSE = range(5)
 
-    def log(self, severity: int, msg: str) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def log(self, severity: int, msg: str) -> None: ...
 
 
 class Layer:

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
-from ngraphbench.errors import RunFailed, Unsupported
-from ngraphbench.types import Arrays, Device, TensorSpec, storage_dtype
+from ngraphbench.errors import CompileFailed, NGraphBenchError, RunFailed, Unsupported
+from ngraphbench.plugin import Compiler, Program, package_version
+from ngraphbench.types import Arrays, Device, Support, TensorSpec, storage_dtype
+from ngraphbench.workload import Workload
 
-__all__ = ["cause", "check_accelerator", "check_form", "check_inputs", "check_open"]
+__all__ = [
+    "cause",
+    "check_accelerator",
+    "check_inputs",
+    "check_open",
+    "check_precision",
+    "check_ran",
+    "check_request",
+    "probe_vendor",
+    "ran_once",
+]
+
+CPU_ONLY = ("cpu",)
+Ran = TypeVar("Ran", bound=Program)
+Results = TypeVar("Results")
 
 
 def cause(error: BaseException, *, lines: int = 6) -> str:
@@ -39,17 +56,66 @@ def check_inputs(specs: Sequence[TensorSpec], inputs: Arrays) -> None:
             )
 
 
-def check_form(accepts: Iterable[str], forms: Sequence[str], *, name: str) -> None:
-    """Return None if a form is accepted, else raise Unsupported."""
-    wanted = tuple(accepts)
-    if not set(wanted) & set(forms):
+def probe_vendor(
+    compiler: Compiler,
+    device: Device,
+    *,
+    look: Callable[[], str],
+    install: str,
+    known: Sequence[str] = CPU_ONLY,
+    distributions: Sequence[str] = (),
+) -> Support:
+    """Return whether the vendor is here and works for ``device``; never raises.
+
+    ``look`` imports it and returns its version, or ``""`` where its distribution tells that:
+    the first of ``distributions`` that is there, else the first of ``compiler.packages``. What
+    ``look`` raises becomes the hint. ``install`` is the cure where something is not installed.
+    """
+    version = package_version(*(distributions or compiler.packages[:1]))
+    try:
+        check_accelerator(device, name=compiler.name, known=known)
+        return Support(ok=True, version=look() or version)
+    except NGraphBenchError as error:
+        return Support(ok=False, version=version, hint=str(error))
+    except ImportError as error:
+        # With its distribution there, something beside it may be missing or broken.
+        hint = f"{cause(error)}. {install}" if version else install
+        return Support(ok=False, version=version, hint=hint)
+    except Exception as error:
+        return Support(ok=False, version=version, hint=cause(error))
+
+
+def check_request(
+    compiler: Compiler,
+    workload: Workload,
+    device: Device,
+    *,
+    known: Sequence[str] = CPU_ONLY,
+    precisions: Iterable[str] = ("fp32",),
+) -> None:
+    """Return None if form, accelerator and precision are the compiler's, else raise Unsupported."""
+    if not set(compiler.accepts) & set(workload.forms):
         raise Unsupported(
-            f"{name} takes {' or '.join(wanted)}; this model comes as {', '.join(forms)}.",
+            f"{compiler.name} takes {' or '.join(compiler.accepts)}; this model comes as"
+            f" {', '.join(workload.forms)}.",
             reason="form",
+        )
+    check_accelerator(device, name=compiler.name, known=known)
+    check_precision(workload.precision, name=compiler.name, known=precisions)
+
+
+def check_precision(precision: str, *, name: str, known: Iterable[str] = ("fp32",)) -> None:
+    """Return None if ``precision`` is one of ``known``, else raise Unsupported."""
+    wanted = tuple(known)
+    if precision not in wanted:
+        raise Unsupported(
+            f"{name} is not set up for precision {precision!r} here.",
+            reason="precision",
+            hint=f"It runs {', '.join(wanted)}; a model may be exported in another one.",
         )
 
 
-def check_accelerator(device: Device, *, name: str, known: Sequence[str] = ("cpu",)) -> None:
+def check_accelerator(device: Device, *, name: str, known: Sequence[str] = CPU_ONLY) -> None:
     """Return None if the device's accelerator is one of ``known``, else raise Unsupported."""
     if device.accelerator not in known:
         raise Unsupported(
@@ -63,3 +129,26 @@ def check_open(program: object | None, *, name: str) -> None:
     """Return None unless the program is closed (None); raises RunFailed then."""
     if program is None:
         raise RunFailed(f"This {name} program is closed.", reason="closed")
+
+
+def check_ran(results: Results | None) -> Results:
+    """Return what the last run left; raises RunFailed for None: there was none."""
+    if results is None:
+        raise RunFailed("There are no outputs before the first run.", reason="no-run")
+    return results
+
+
+def ran_once(program: Ran, workload: Workload) -> Ran:
+    """Return the program after a first run: shapes, memory and kernels are settled there.
+
+    Raises CompileFailed, with the program closed, where it fails.
+    """
+    try:
+        program.load(workload.input_arrays("a"))
+        program.run()
+        program.sync()
+        program.outputs()
+    except RunFailed as error:
+        program.close()
+        raise CompileFailed(f"The first run failed. {error}", reason=error.reason) from error
+    return program

@@ -12,14 +12,16 @@ import numpy as np
 
 from ngraphbench.compilers.checks import (
     cause,
-    check_accelerator,
-    check_form,
     check_inputs,
     check_open,
+    check_ran,
+    check_request,
+    probe_vendor,
+    ran_once,
 )
 from ngraphbench.compilers.exported import delegated, load_exported
-from ngraphbench.errors import CompileFailed, RunFailed, Unsupported
-from ngraphbench.plugin import PRESET, Compiler, Program, package_version
+from ngraphbench.errors import CompileFailed, RunFailed, Unavailable, Unsupported
+from ngraphbench.plugin import PRESET, Compiler, Program
 from ngraphbench.types import (
     BFLOAT16,
     VENDOR_DEFAULT,
@@ -76,9 +78,12 @@ class ExecuTorchProgram(Program):
 
     def outputs(self) -> Arrays:
         check_open(self._module, name="executorch")
-        if self._results is None:
-            raise RunFailed("There are no outputs before the first run.", reason="no-run")
-        pairs = zip(self._workload.outputs, self._results, strict=True)
+        results, specs = check_ran(self._results), self._workload.outputs
+        if len(results) != len(specs):
+            raise RunFailed(
+                f"executorch gave {len(results)} outputs, not {len(specs)}.", reason="outputs"
+            )
+        pairs = zip(specs, results, strict=True)
         return {spec.name: self._array(tensor) for spec, tensor in pairs}
 
     def close(self) -> None:
@@ -94,18 +99,6 @@ class ExecuTorchProgram(Program):
 
     def coverage(self) -> Json:
         return self._coverage
-
-    def warm(self) -> None:
-        """Run once: the runtime loads a method, and XNNPACK packs its weights, at the first."""
-        self.load(self._workload.input_arrays("a"))
-        self.run()
-        results = self._results or []
-        if len(results) != len(self._workload.outputs):
-            raise RunFailed(
-                f"executorch gave {len(results)} outputs, not {len(self._workload.outputs)}.",
-                reason="outputs",
-            )
-        self._results = None
 
     def _tensor(self, array: Array, spec: TensorSpec) -> Any:
         tensor = self._torch.from_numpy(np.array(array, copy=True, order="C"))
@@ -138,26 +131,13 @@ class ExecuTorch(Compiler):
     )
 
     def probe(self, device: Device) -> Support:
-        version = package_version("executorch")
-        try:
-            check_accelerator(device, name=self.name)
-            library = importlib.import_module(LIBRARY)
-            found = library._get_registered_backend_names()
-            if BACKEND not in found:
-                return Support(
-                    ok=False,
-                    version=version,
-                    hint=f"This build has no {BACKEND}, only {found}: install a wheel with it.",
-                )
-            return Support(ok=True, version=version)
-        except Exception as error:
-            missing = isinstance(error, ImportError) and not version
-            return Support(ok=False, version=version, hint=INSTALL if missing else cause(error))
+        return probe_vendor(self, device, look=_version, install=INSTALL)
 
     def compile(
         self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
     ) -> ExecuTorchProgram:
-        _check(workload, device, name=self.name)
+        check_request(self, workload, device)
+        _set_threads(device.threads)
         exported = load_exported(workload)
         delegate = str(options.get("delegate", "xnnpack"))
         buffer, coverage = _lowered(exported, delegate=delegate)
@@ -170,21 +150,19 @@ class ExecuTorch(Compiler):
         device: Device,
         options: Mapping[str, OptionValue],
     ) -> ExecuTorchProgram:
-        _check(workload, device, name=self.name)
+        check_request(self, workload, device)
+        _set_threads(device.threads)
         coverage: Json = json.loads((folder / COVERAGE).read_text())
         return _loaded((folder / ARTIFACT).read_bytes(), workload=workload, coverage=coverage)
 
 
-def _check(workload: Workload, device: Device, *, name: str) -> None:
-    check_form(ExecuTorch.accepts, workload.forms, name=name)
-    check_accelerator(device, name=name)
-    if workload.precision != "fp32":
-        raise Unsupported(
-            f"executorch runs the precision of the graph, not {workload.precision!r}.",
-            reason="precision",
-            hint="Export the model in that precision.",
+def _version() -> str:
+    found = importlib.import_module(LIBRARY)._get_registered_backend_names()
+    if BACKEND not in found:
+        raise Unavailable(
+            f"This build has no {BACKEND}, only {found}.", hint="Install a wheel that has it."
         )
-    _set_threads(device.threads)
+    return ""
 
 
 def _set_threads(threads: int) -> None:
@@ -240,9 +218,5 @@ def _loaded(buffer: bytes, *, workload: Workload, coverage: Json) -> ExecuTorchP
         program = ExecuTorchProgram(buffer, workload=workload, coverage=coverage)
     except Exception as error:
         raise CompileFailed(f"executorch: {cause(error)}", reason="load-model") from error
-    try:
-        program.warm()
-    except RunFailed as error:
-        program.close()
-        raise CompileFailed(error.message, reason="load-model") from error
-    return program
+    # The runtime loads a method, and XNNPACK packs its weights, at the first.
+    return ran_once(program, workload)

@@ -20,12 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from ngraphbench import __version__
-from ngraphbench.compilers.checks import (
-    check_accelerator,
-    check_form,
-    check_inputs,
-    check_open,
-)
+from ngraphbench.compilers.checks import check_inputs, check_open, check_ran, check_request
 from ngraphbench.errors import CompileFailed, RunFailed, Unsupported
 from ngraphbench.plugin import PRESET, Compiler, Program
 from ngraphbench.types import Array, Arrays, Device, Json, Option, OptionValue, Support, TensorSpec
@@ -86,9 +81,7 @@ class FakeProgram(Program):
 
     def outputs(self) -> Arrays:
         check_open(self._open, name="fake")
-        if self._result is None:
-            raise RunFailed("There are no outputs before the first run.", reason="no-run")
-        arrays = {name: np.array(value) for name, value in self._result.items()}
+        arrays = {name: np.array(value) for name, value in check_ran(self._result).items()}
         if self._fault == "drop-output":
             arrays.popitem()
         if self._fault == "constant":
@@ -167,10 +160,7 @@ class FakeCompiler(Compiler):
     def compile(
         self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
     ) -> FakeProgram:
-        check_form(self.accepts, workload.forms, name=self.name)
-        check_accelerator(device, name=self.name)
-        if workload.precision != "fp32":
-            raise Unsupported(f"fake does not run {workload.precision}.", reason="precision")
+        check_request(self, workload, device)
         time.sleep(int(options.get("compile_ms", 0)) / 1e3)
         fault = str(options.get("fault", "none"))
         if fault == "unsupported":

@@ -6,7 +6,6 @@ import importlib
 import json
 import re
 import shlex
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -19,13 +18,15 @@ import numpy as np
 
 from ngraphbench.compilers.checks import (
     cause,
-    check_accelerator,
-    check_form,
     check_inputs,
     check_open,
+    check_ran,
+    check_request,
+    probe_vendor,
 )
-from ngraphbench.errors import CompileFailed, RunFailed, Unsupported
-from ngraphbench.plugin import PRESET, Compiler, Program, package_version
+from ngraphbench.compilers.converter import heard
+from ngraphbench.errors import CompileFailed, RunFailed, Unavailable, Unsupported
+from ngraphbench.plugin import PRESET, Compiler, Program
 from ngraphbench.types import (
     BFLOAT16,
     Array,
@@ -91,8 +92,7 @@ class IreeProgram(Program):
 
     def outputs(self) -> Arrays:
         check_open(self._module, name="iree")
-        if self._results is None:
-            raise RunFailed("There are no outputs before the first run.", reason="no-run")
+        check_ran(self._results)
         assert self._module is not None
         specs = self._workload.outputs
         if len(self._results) != len(specs):
@@ -174,30 +174,12 @@ class Iree(Compiler):
     )
 
     def probe(self, device: Device) -> Support:
-        version = package_version(*PACKAGES)
-        try:
-            check_accelerator(device, name=self.name)
-            runtime = importlib.import_module("iree.runtime")
-            importlib.import_module("onnx")
-            _compile_tool()
-            if DRIVER not in runtime.query_available_drivers():
-                return Support(ok=False, version=version, hint=f"It was built without {DRIVER}.")
-            return Support(ok=True, version=version)
-        except Exception as error:
-            missing = isinstance(error, ImportError)
-            return Support(ok=False, version=version, hint=INSTALL if missing else cause(error))
+        return probe_vendor(self, device, look=_version, install=INSTALL)
 
     def compile(
         self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
     ) -> IreeProgram:
-        check_form(self.accepts, workload.forms, name=self.name)
-        check_accelerator(device, name=self.name)
-        if workload.precision != "fp32":
-            raise Unsupported(
-                f"iree runs the precision in the file, not {workload.precision!r}.",
-                reason="precision",
-                hint="Export the model in that precision.",
-            )
+        check_request(self, workload, device)
         with tempfile.TemporaryDirectory(prefix="iree-") as folder:
             code, report = _build(workload.onnx_path, options, folder=Path(folder))
         return _program(code, report, workload=workload, device=device)
@@ -264,6 +246,15 @@ class IreeModule:
         return np.array(mapped, copy=True, order="C")
 
 
+def _version() -> str:
+    runtime = importlib.import_module("iree.runtime")
+    importlib.import_module("onnx")
+    _compile_tool()
+    if DRIVER not in runtime.query_available_drivers():
+        raise Unavailable(f"It was built without {DRIVER}.")
+    return ""
+
+
 def _element_type(runtime: Any, spec: TensorSpec) -> Any:
     if spec.dtype == BFLOAT16:
         return runtime.HalElementType.BFLOAT_16
@@ -297,8 +288,8 @@ def _build(model: Path, options: Mapping[str, OptionValue], *, folder: Path) -> 
     imported, built, statistics = (
         folder / name for name in ("model.mlir", ARTIFACT, "statistics.json")
     )
-    importer = [sys.executable, "-m", "iree.compiler.tools.import_onnx", str(model)]
-    _run([*importer, "-o", str(imported)], reason="import")
+    importer = [sys.executable, "-m", "iree.compiler.tools.import_onnx", str(model.resolve())]
+    _run([*importer, "-o", str(imported)], folder=folder, reason="import")
     command = [_compile_tool(), str(imported), "-o", str(built)]
     command += ["--iree-scheduling-dump-statistics-format=json"]
     command += [f"--iree-scheduling-dump-statistics-file={statistics}"]
@@ -306,14 +297,14 @@ def _build(model: Path, options: Mapping[str, OptionValue], *, folder: Path) -> 
     *attempts, last = _attempts(options)
     for flags in attempts:
         try:
-            _run([*command, *flags], reason="compile")
+            _run([*command, *flags], folder=folder, reason="compile")
         except CompileFailed as error:
             notes.append(f"did not compile with {' '.join(flags)}: {error.message[:300]}")
         else:
             last = flags
             break
     else:
-        _run([*command, *last], reason="compile")
+        _run([*command, *last], folder=folder, reason="compile")
     entry = _entry(imported)
     return built.read_bytes(), _report(statistics, entry=entry, flags=last, notes=notes)
 
@@ -361,16 +352,12 @@ def _flags(options: Mapping[str, OptionValue]) -> list[str]:
     return flags + shlex.split(str(options.get("flags", "")))
 
 
-def _run(command: Sequence[str], *, reason: str) -> None:
+def _run(command: Sequence[str], *, folder: Path, reason: str) -> None:
     """Run a tool of IREE's, its words to the log; raises Unsupported or CompileFailed."""
-    done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
-    print(done.stdout, done.stderr, sep="", file=sys.stderr, flush=True)
-    if done.returncode == 0:
-        return
     tool = Path(command[0]).name if reason == "compile" else "iree-import-onnx"
-    raise _translated(done.stderr, tool=tool, code=done.returncode, reason=reason)
+    code, words = heard(command, folder=folder, name=tool)
+    if code:
+        raise _translated(words, tool=tool, code=code, reason=reason)
 
 
 # Words in the vendor's messages for things it never promised to do.

@@ -12,13 +12,14 @@ import numpy as np
 
 from ngraphbench.compilers.checks import (
     cause,
-    check_accelerator,
-    check_form,
     check_inputs,
     check_open,
+    check_ran,
+    check_request,
+    probe_vendor,
 )
 from ngraphbench.compilers.exported import load_exported, shared
-from ngraphbench.errors import CompileFailed, RunFailed, Unsupported
+from ngraphbench.errors import CompileFailed, RunFailed, Unavailable, Unsupported
 from ngraphbench.plugin import PRESET, Compiler, Program, package_version
 from ngraphbench.types import (
     VENDOR_DEFAULT,
@@ -83,8 +84,7 @@ class LiteRtProgram(Program):
 
     def outputs(self) -> Arrays:
         check_open(self._interpreter, name="litert")
-        if not self._ran:
-            raise RunFailed("There are no outputs before the first run.", reason="no-run")
+        check_ran(self._ran or None)
         return {
             spec.name: np.array(
                 self._interpreter.get_tensor(self._outputs[place]["index"]), copy=True
@@ -124,21 +124,12 @@ class LiteRt(Compiler):
     )
 
     def probe(self, device: Device) -> Support:
-        version = package_version("ai-edge-litert")
-        try:
-            check_accelerator(device, name=self.name)
-            importlib.import_module(RUNTIME)
-            if not package_version("litert-torch"):
-                return Support(ok=False, version=version, hint=INSTALL)
-            return Support(ok=True, version=version)
-        except Exception as error:
-            missing = isinstance(error, ImportError) and not version
-            return Support(ok=False, version=version, hint=INSTALL if missing else cause(error))
+        return probe_vendor(self, device, look=_version, install=INSTALL)
 
     def compile(
         self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
     ) -> LiteRtProgram:
-        _check(workload, device, name=self.name)
+        check_request(self, workload, device)
         model = _converted(load_exported(workload), workload=workload)
         return _loaded(model, workload=workload, device=device, options=options)
 
@@ -149,20 +140,16 @@ class LiteRt(Compiler):
         device: Device,
         options: Mapping[str, OptionValue],
     ) -> LiteRtProgram:
-        _check(workload, device, name=self.name)
+        check_request(self, workload, device)
         model = (folder / ARTIFACT).read_bytes()
         return _loaded(model, workload=workload, device=device, options=options)
 
 
-def _check(workload: Workload, device: Device, *, name: str) -> None:
-    check_form(LiteRt.accepts, workload.forms, name=name)
-    check_accelerator(device, name=name)
-    if workload.precision != "fp32":
-        raise Unsupported(
-            f"litert runs the precision of the graph, not {workload.precision!r}.",
-            reason="precision",
-            hint="Export the model in that precision.",
-        )
+def _version() -> str:
+    importlib.import_module(RUNTIME)
+    if not package_version("litert-torch"):
+        raise Unavailable("There is no litert-torch, which converts models.", hint=INSTALL)
+    return ""
 
 
 def _converted(exported: Any, *, workload: Workload) -> bytes:

@@ -271,7 +271,7 @@ def _watch(tvm: Any, keep: Callable[[int], None]) -> Any:
     base: Any = schedules.measure_callback.PyMeasureCallback
 
     @tvm.ir.utils.derived_object
-    class Watch(base):  # type: ignore[misc]
+    class Watch(base):
         def apply(
             self,
             task_scheduler: Any,

@@ -6,9 +6,7 @@ import importlib
 import json
 import mmap
 import re
-import shutil
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,14 +15,16 @@ import numpy as np
 
 from ngraphbench.compilers.checks import (
     cause,
-    check_accelerator,
-    check_form,
     check_inputs,
     check_open,
+    check_ran,
+    check_request,
+    probe_vendor,
+    ran_once,
 )
-from ngraphbench.compilers.converter import run_converter, told
+from ngraphbench.compilers.converter import ConvertedFiles, run_converter, told
 from ngraphbench.errors import CompileFailed, RunFailed, Unsupported
-from ngraphbench.plugin import PRESET, Compiler, Program, package_version
+from ngraphbench.plugin import PRESET, Compiler, Program
 from ngraphbench.types import (
     VENDOR_DEFAULT,
     Array,
@@ -69,7 +69,9 @@ _TANH = re.compile(rb"approximate(?:\xa0\x01\x03)?\x22\x04tanh")
 class MnnProgram(Program):
     """A module with its inputs in MNN's variables."""
 
-    def __init__(self, module: Any, *, runtime: Any, workload: Workload, files: Any) -> None:
+    def __init__(
+        self, module: Any, *, runtime: Any, workload: Workload, files: ConvertedFiles
+    ) -> None:
         self._module = module
         self._runtime = runtime
         self._specs = workload.inputs
@@ -94,8 +96,7 @@ class MnnProgram(Program):
 
     def outputs(self) -> Arrays:
         check_open(self._module, name="mnn")
-        if not self._results:
-            raise RunFailed("There are no outputs before the first run.", reason="no-run")
+        check_ran(self._results or None)
         results = zip(self._outputs, self._results, strict=True)
         return {spec.name: _array(value, spec=spec) for spec, value in results}
 
@@ -103,20 +104,18 @@ class MnnProgram(Program):
         # Variables of a module are not to outlive it.
         self._inputs, self._results = [], []
         self._module = self._runtime = None
-        if self._files is not None:
-            self._files.cleanup()
-            self._files = None
+        self._files.remove()
 
     def save(self, folder: Path) -> None:
         check_open(self._module, name="mnn")
-        _copy(Path(self._files.name), folder)
+        self._files.write(folder)
 
     def coverage(self) -> Json:
         """Return the operators by type. MNN's CPU backend runs them all, or none."""
         check_open(self._module, name="mnn")
         command = [sys.executable, "-c", OPERATORS, MODEL]
         # Read by a process of its own: the weights would count as this one's memory.
-        text = run_converter(command, folder=Path(self._files.name), name="MNN")
+        text = run_converter(command, folder=self._files.folder, name="MNN")
         operators: Json = json.loads(text.splitlines()[-1])
         return {
             "share": 1.0,
@@ -153,27 +152,19 @@ class Mnn(Compiler):
     )
 
     def probe(self, device: Device) -> Support:
-        version = package_version("MNN")
-        try:
-            check_accelerator(device, name=self.name)
-            vendor = importlib.import_module("MNN")
-            return Support(ok=True, version=version or str(vendor.__version__))
-        except Exception as error:
-            missing = isinstance(error, ImportError) and not version
-            return Support(ok=False, version=version, hint=INSTALL if missing else cause(error))
+        return probe_vendor(self, device, look=_version, install=INSTALL)
 
     def compile(
         self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
     ) -> MnnProgram:
-        check_form(self.accepts, workload.forms, name=self.name)
-        check_accelerator(device, name=self.name)
+        check_request(self, workload, device, precisions=PRECISIONS)
         _check_dtypes(workload)
-        files = tempfile.TemporaryDirectory(prefix="mnn-")
+        files = ConvertedFiles(MODEL, WEIGHTS, prefix="mnn-")
         try:
-            _convert(workload, Path(files.name), options=options)
+            _convert(workload, files.folder, options=options)
             return _program(files, workload, device=device)
         except BaseException:
-            files.cleanup()
+            files.remove()
             raise
 
     def load_artifact(
@@ -183,15 +174,14 @@ class Mnn(Compiler):
         device: Device,
         options: Mapping[str, OptionValue],
     ) -> MnnProgram:
-        files = tempfile.TemporaryDirectory(prefix="mnn-")
-        _copy(folder, Path(files.name))
+        files = ConvertedFiles(MODEL, WEIGHTS, prefix="mnn-")
+        files.read(folder)
         return _program(files, workload, device=device)
 
 
-def _copy(source: Path, target: Path) -> None:
-    for name in (MODEL, WEIGHTS):
-        if (source / name).is_file():
-            shutil.copyfile(source / name, target / name)
+def _version() -> str:
+    importlib.import_module("MNN")
+    return ""
 
 
 def _check_dtypes(workload: Workload) -> None:
@@ -247,15 +237,9 @@ def _make_gelu_exact(folder: Path) -> None:
         raise CompileFailed("MNN's converter did not read its own text.", reason="converter")
 
 
-def _program(files: Any, workload: Workload, *, device: Device) -> MnnProgram:
+def _program(files: ConvertedFiles, workload: Workload, *, device: Device) -> MnnProgram:
     from MNN import nn
 
-    if workload.precision not in PRECISIONS:
-        raise Unsupported(
-            f"MNN was not seen to run {workload.precision} on a CPU like this.",
-            reason="precision",
-            hint=f"It runs {', '.join(PRECISIONS)}.",
-        )
     config: dict[str, Any] = {
         "backend": CPU,
         "precision": PRECISIONS[workload.precision],
@@ -265,23 +249,14 @@ def _program(files: Any, workload: Workload, *, device: Device) -> MnnProgram:
     try:
         runtime = nn.create_runtime_manager((config,))
         module = nn.load_module_from_file(
-            str(Path(files.name) / MODEL),
+            str(files.folder / MODEL),
             [spec.name for spec in workload.inputs],
             [spec.name for spec in workload.outputs],
             runtime_manager=runtime,
         )
     except Exception as error:
         raise CompileFailed(f"mnn: {cause(error)}", reason="load-model") from error
-    program = MnnProgram(module, runtime=runtime, workload=workload, files=files)
-    try:
-        # Shapes, memory and kernels are settled in the first run.
-        program.load(workload.input_arrays("a"))
-        program.run()
-        program.outputs()
-    except RunFailed as error:
-        program.close()
-        raise CompileFailed(f"The first run failed. {error}", reason=error.reason) from error
-    return program
+    return ran_once(MnnProgram(module, runtime=runtime, workload=workload, files=files), workload)
 
 
 def _variable(array: Array, *, spec: TensorSpec) -> Any:

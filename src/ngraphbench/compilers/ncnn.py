@@ -6,8 +6,6 @@ import importlib
 import importlib.util
 import json
 import re
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,15 +15,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ngraphbench.compilers.checks import (
-    cause,
-    check_accelerator,
-    check_form,
     check_inputs,
     check_open,
+    check_ran,
+    check_request,
+    probe_vendor,
+    ran_once,
 )
-from ngraphbench.compilers.converter import run_converter, told
+from ngraphbench.compilers.converter import ConvertedFiles, run_converter, told
 from ngraphbench.errors import CompileFailed, RunFailed, Unsupported
-from ngraphbench.plugin import PRESET, Compiler, Program, package_version
+from ngraphbench.plugin import PRESET, Compiler, Program
 from ngraphbench.types import (
     VENDOR_DEFAULT,
     Array,
@@ -69,7 +68,9 @@ class Layout:
 class NcnnProgram(Program):
     """A net; each run is an extractor of its own, which is how ncnn forgets what it computed."""
 
-    def __init__(self, net: Any, *, layout: Layout, workload: Workload, files: Any) -> None:
+    def __init__(
+        self, net: Any, *, layout: Layout, workload: Workload, files: ConvertedFiles
+    ) -> None:
         self._net = net
         self._layout = layout
         self._specs = workload.inputs
@@ -104,8 +105,7 @@ class NcnnProgram(Program):
 
     def outputs(self) -> Arrays:
         check_open(self._net, name="ncnn")
-        if not self._results:
-            raise RunFailed("There are no outputs before the first run.", reason="no-run")
+        check_ran(self._results or None)
         arrays: Arrays = {}
         axes = self._layout.outputs
         for spec, mat, axis in zip(self._outputs, self._results, axes, strict=True):
@@ -123,14 +123,11 @@ class NcnnProgram(Program):
         # Mats of the net's own allocator must go before the net does.
         self._inputs, self._results = [], []
         self._net = None
-        if self._files is not None:
-            self._files.cleanup()
-            self._files = None
+        self._files.remove()
 
     def save(self, folder: Path) -> None:
         check_open(self._net, name="ncnn")
-        for name in (GRAPH, WEIGHTS, LAYOUT):
-            shutil.copyfile(Path(self._files.name) / name, folder / name)
+        self._files.write(folder)
 
     def coverage(self) -> Json:
         """Return the layers by type. ncnn runs a graph whole or not at all."""
@@ -174,28 +171,19 @@ class Ncnn(Compiler):
     )
 
     def probe(self, device: Device) -> Support:
-        version = package_version("ncnn")
-        try:
-            check_accelerator(device, name=self.name)
-            vendor = importlib.import_module("ncnn")
-            _pnnx()
-            return Support(ok=True, version=version or str(vendor.__version__))
-        except Exception as error:
-            missing = isinstance(error, ImportError)
-            return Support(ok=False, version=version, hint=INSTALL if missing else cause(error))
+        return probe_vendor(self, device, look=_version, install=INSTALL)
 
     def compile(
         self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
     ) -> NcnnProgram:
-        check_form(self.accepts, workload.forms, name=self.name)
-        check_accelerator(device, name=self.name)
+        check_request(self, workload, device, precisions=PRECISIONS)
         _check_dtypes(workload)
-        files = tempfile.TemporaryDirectory(prefix="ncnn-")
+        files = ConvertedFiles(GRAPH, WEIGHTS, LAYOUT, prefix="ncnn-")
         try:
-            _convert(workload, Path(files.name))
-            return _program(Path(files.name), workload, device=device, options=options, files=files)
+            _convert(workload, files.folder)
+            return _program(files, workload, device=device, options=options)
         except BaseException:
-            files.cleanup()
+            files.remove()
             raise
 
     def load_artifact(
@@ -205,10 +193,15 @@ class Ncnn(Compiler):
         device: Device,
         options: Mapping[str, OptionValue],
     ) -> NcnnProgram:
-        files = tempfile.TemporaryDirectory(prefix="ncnn-")
-        for name in (GRAPH, WEIGHTS, LAYOUT):
-            shutil.copyfile(folder / name, Path(files.name) / name)
-        return _program(Path(files.name), workload, device=device, options=options, files=files)
+        files = ConvertedFiles(GRAPH, WEIGHTS, LAYOUT, prefix="ncnn-")
+        files.read(folder)
+        return _program(files, workload, device=device, options=options)
+
+
+def _version() -> str:
+    importlib.import_module("ncnn")
+    _pnnx()
+    return ""
 
 
 def _check_dtypes(workload: Workload) -> None:
@@ -318,26 +311,18 @@ def _layout(script: str, workload: Workload) -> Json:
 
 
 def _program(
-    folder: Path,
+    files: ConvertedFiles,
     workload: Workload,
     *,
     device: Device,
     options: Mapping[str, OptionValue],
-    files: Any,
 ) -> NcnnProgram:
+    folder = files.folder
     net = _net(folder, precision=workload.precision, device=device, options=options)
     found = json.loads((folder / LAYOUT).read_text())
     layout = Layout(inputs=tuple(found["inputs"]), outputs=tuple(found["outputs"]))
-    program = NcnnProgram(net, layout=layout, workload=workload, files=files)
-    try:
-        # A layer says only when it runs that it cannot, and no shape is known before.
-        program.load(workload.input_arrays("a"))
-        program.run()
-        program.outputs()
-    except RunFailed as error:
-        program.close()
-        raise CompileFailed(f"The first run failed. {error}", reason=error.reason) from error
-    return program
+    # A layer says only when it runs that it cannot.
+    return ran_once(NcnnProgram(net, layout=layout, workload=workload, files=files), workload)
 
 
 def _net(
@@ -345,12 +330,6 @@ def _net(
 ) -> Any:
     import ncnn
 
-    if precision not in PRECISIONS:
-        raise Unsupported(
-            f"ncnn does not run {precision} on this CPU here.",
-            reason="precision",
-            hint=f"It runs {', '.join(PRECISIONS)}.",
-        )
     net = ncnn.Net()
     settings = {
         "use_vulkan_compute": False,

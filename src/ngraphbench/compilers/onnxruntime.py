@@ -12,13 +12,14 @@ import numpy as np
 
 from ngraphbench.compilers.checks import (
     cause,
-    check_accelerator,
-    check_form,
     check_inputs,
     check_open,
+    check_ran,
+    check_request,
+    probe_vendor,
 )
 from ngraphbench.errors import CompileFailed, RunFailed, Unsupported
-from ngraphbench.plugin import PRESET, Compiler, Program, package_version
+from ngraphbench.plugin import PRESET, Compiler, Program
 from ngraphbench.types import (
     BFLOAT16,
     VENDOR_DEFAULT,
@@ -37,6 +38,7 @@ from ngraphbench.workload import Workload
 __all__ = ["OnnxRuntime"]
 
 INSTALL = "pip install 'ngraphbench[onnxruntime]'"
+ACCELERATORS = ("cpu", "cuda")
 CPU = "CPUExecutionProvider"
 PACKAGES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-directml")
 BFLOAT16_IN_ONNX = 16
@@ -93,8 +95,7 @@ class OnnxRuntimeProgram(Program):
 
     def outputs(self) -> Arrays:
         check_open(self._session, name="onnxruntime")
-        if not self._ran:
-            raise RunFailed("There are no outputs before the first run.", reason="no-run")
+        check_ran(self._ran or None)
         values = self._binding.get_outputs()
         return {name: _array(v) for name, v in zip(self._outputs, values, strict=True)}
 
@@ -176,28 +177,16 @@ class OnnxRuntime(Compiler):
     )
 
     def probe(self, device: Device) -> Support:
-        version = package_version(*PACKAGES)
-        try:
-            check_accelerator(device, name=self.name, known=("cpu", "cuda"))
-            vendor = importlib.import_module("onnxruntime")
-            return Support(ok=True, version=str(vendor.__version__))
-        except Exception as error:
-            missing = isinstance(error, ImportError) and not version
-            return Support(ok=False, version=version, hint=INSTALL if missing else cause(error))
+        return probe_vendor(
+            self, device, look=_version, install=INSTALL, known=ACCELERATORS, distributions=PACKAGES
+        )
 
     def compile(
         self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
     ) -> OnnxRuntimeProgram:
         import onnxruntime
 
-        check_form(self.accepts, workload.forms, name=self.name)
-        check_accelerator(device, name=self.name, known=("cpu", "cuda"))
-        if workload.precision != "fp32":
-            raise Unsupported(
-                f"onnxruntime runs the precision in the file, not {workload.precision!r}.",
-                reason="precision",
-                hint="Export the model in that precision.",
-            )
+        check_request(self, workload, device, known=ACCELERATORS)
         provider = str(options.get("provider", CPU))
         available = onnxruntime.get_available_providers()
         if provider not in available:
@@ -239,6 +228,10 @@ class OnnxRuntime(Compiler):
             target.write_bytes(path.read_bytes())
 
         return OnnxRuntimeProgram(session, workload=workload, write=write)
+
+
+def _version() -> str:
+    return str(importlib.import_module("onnxruntime").__version__)
 
 
 def _session(

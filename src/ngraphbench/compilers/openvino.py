@@ -13,13 +13,14 @@ import numpy as np
 
 from ngraphbench.compilers.checks import (
     cause,
-    check_accelerator,
-    check_form,
     check_inputs,
     check_open,
+    check_ran,
+    check_request,
+    probe_vendor,
 )
 from ngraphbench.errors import CompileFailed, RunFailed, Unsupported
-from ngraphbench.plugin import PRESET, Compiler, Program, package_version
+from ngraphbench.plugin import PRESET, Compiler, Program
 from ngraphbench.types import (
     BFLOAT16,
     VENDOR_DEFAULT,
@@ -81,8 +82,7 @@ class OpenVinoProgram(Program):
 
     def outputs(self) -> Arrays:
         check_open(self._request, name="openvino")
-        if not self._ran:
-            raise RunFailed("There are no outputs before the first run.", reason="no-run")
+        check_ran(self._ran or None)
         arrays: Arrays = {}
         for spec, port in self._outputs:
             tensor = self._request.get_tensor(port)
@@ -175,23 +175,14 @@ class OpenVino(Compiler):
     )
 
     def probe(self, device: Device) -> Support:
-        version = package_version("openvino")
-        try:
-            check_accelerator(device, name=self.name)
-            vendor = importlib.import_module("openvino")
-            vendor.Core()
-            return Support(ok=True, version=version or str(vendor.__version__))
-        except Exception as error:
-            missing = isinstance(error, ImportError) and not version
-            return Support(ok=False, version=version, hint=INSTALL if missing else cause(error))
+        return probe_vendor(self, device, look=_version, install=INSTALL)
 
     def compile(
         self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
     ) -> OpenVinoProgram:
         import openvino
 
-        check_form(self.accepts, workload.forms, name=self.name)
-        check_accelerator(device, name=self.name)
+        check_request(self, workload, device, precisions=PRECISIONS)
         core = openvino.Core()
         settings = _settings(core, workload.precision, device=device, options=options)
         try:
@@ -200,6 +191,11 @@ class OpenVino(Compiler):
         except Exception as error:
             raise _translated(error) from error
         return _program(compiled, workload)
+
+
+def _version() -> str:
+    importlib.import_module("openvino").Core()
+    return ""
 
 
 def _program(compiled: Any, workload: Workload) -> OpenVinoProgram:
@@ -211,12 +207,6 @@ def _program(compiled: Any, workload: Workload) -> OpenVinoProgram:
 def _settings(
     core: Any, precision: str, *, device: Device, options: Mapping[str, OptionValue]
 ) -> Json:
-    if precision not in PRECISIONS:
-        raise Unsupported(
-            f"OpenVINO's CPU device does not run precision {precision!r}.",
-            reason="precision",
-            hint=f"It takes {', '.join(PRECISIONS)}.",
-        )
     hint, capability = PRECISIONS[precision]
     capabilities = core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
     if capability not in capabilities:

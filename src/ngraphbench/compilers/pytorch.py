@@ -12,16 +12,17 @@ import numpy as np
 
 from ngraphbench.compilers.checks import (
     cause,
-    check_accelerator,
-    check_form,
     check_inputs,
     check_open,
+    check_ran,
+    check_request,
+    probe_vendor,
 )
 from ngraphbench.compilers.dynamo import captured_share, dynamo_counts
 from ngraphbench.compilers.inference import INFERENCE, enter_in_this_thread
-from ngraphbench.errors import CompileFailed, NGraphBenchError, RunFailed, Unsupported
+from ngraphbench.errors import CompileFailed, NGraphBenchError, RunFailed, Unavailable, Unsupported
 from ngraphbench.models.modules import arrange_inputs, flatten_outputs
-from ngraphbench.plugin import PRESET, Compiler, Program, package_version
+from ngraphbench.plugin import PRESET, Compiler, Program
 from ngraphbench.types import (
     BFLOAT16,
     VENDOR_DEFAULT,
@@ -39,6 +40,7 @@ from ngraphbench.workload import Workload
 __all__ = ["Eager", "Inductor"]
 
 INSTALL = "pip install 'ngraphbench[torch]'"
+PRECISIONS: Mapping[str, str] = {"fp32": "", "fp16": "float16", "bf16": "bfloat16"}
 
 Call = Callable[..., Any]
 Warm = TypeVar("Warm", bound="TorchProgram")
@@ -90,8 +92,7 @@ class TorchProgram(Program):
 
     def outputs(self) -> Arrays:
         check_open(self._call, name="torch")
-        if self._result is None:
-            raise RunFailed("There are no outputs before the first run.", reason="no-run")
+        check_ran(self._result)
         return {
             name: _array(tensor, spec=self._outputs.get(name))
             for name, tensor in flatten_outputs(self._result)
@@ -201,12 +202,12 @@ class Eager(Compiler):
     threads_env: ClassVar[tuple[str, ...]] = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
     def probe(self, device: Device) -> Support:
-        return _probe(device, name=self.name)
+        return probe_vendor(self, device, look=_version, install=INSTALL)
 
     def compile(
         self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
     ) -> TorchProgram:
-        module = _prepared_module(workload, device=device, name=self.name)
+        module = _prepared_module(self, workload, device)
         program = TorchProgram(module, module=module, workload=workload)
         return _warmed(program, workload=workload, what="The module")
 
@@ -245,21 +246,22 @@ class Inductor(Compiler):
     )
 
     def probe(self, device: Device) -> Support:
-        support = _probe(device, name=self.name)
-        if support.ok and not _cxx():
-            return Support(
-                ok=False,
-                version=support.version,
-                hint="Inductor needs a C++ compiler: install g++ or clang++, or set CXX.",
-            )
-        return support
+        def look() -> str:
+            version = _version()
+            if not _cxx():
+                raise Unavailable(
+                    "Inductor needs a C++ compiler.", hint="Install g++ or clang++, or set CXX."
+                )
+            return version
+
+        return probe_vendor(self, device, look=look, install=INSTALL)
 
     def compile(
         self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
     ) -> InductorProgram:
         import torch
 
-        module = _prepared_module(workload, device=device, name=self.name)
+        module = _prepared_module(self, workload, device)
         inductor: Any = importlib.import_module("torch._inductor.config")
         # As many compiling processes as the program may use threads; see _stop_workers.
         if device.threads != VENDOR_DEFAULT:
@@ -296,11 +298,10 @@ def _warmed(program: Warm, *, workload: Workload, what: str) -> Warm:
     return program
 
 
-def _prepared_module(workload: Workload, *, device: Device, name: str) -> Any:
+def _prepared_module(compiler: Compiler, workload: Workload, device: Device) -> Any:
     import torch
 
-    check_form(("torch",), workload.forms, name=name)
-    check_accelerator(device, name=name)
+    check_request(compiler, workload, device, precisions=PRECISIONS)
     dtype = _float_dtype(workload.precision)
     _set_threads(device.threads)
     # Leave float32 matrix products in float32, also where bf16 or TF32 would be faster.
@@ -330,16 +331,9 @@ def _set_threads(threads: int) -> None:
 
 
 def _float_dtype(precision: str) -> Any:
-    import torch
-
-    known = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
-    if precision not in known:
-        raise Unsupported(
-            f"torch is not set up for precision {precision!r}.",
-            reason="precision",
-            hint=f"It takes {', '.join(known)}.",
-        )
-    return known[precision]
+    """Return the dtype that floating weights and inputs are cast to; None leaves them."""
+    name = PRECISIONS[precision]
+    return getattr(importlib.import_module("torch"), name) if name else None
 
 
 def _tensor(array: Array, *, spec: TensorSpec, cast: Any) -> Any:
@@ -388,12 +382,5 @@ def _cxx() -> str:
     return next((found for name in wanted if name and (found := shutil.which(name))), "")
 
 
-def _probe(device: Device, *, name: str) -> Support:
-    version = package_version("torch")
-    try:
-        check_accelerator(device, name=name)
-        return Support(ok=True, version=importlib.import_module("torch").__version__)
-    except Exception as error:
-        missing = isinstance(error, ImportError) and not version
-        hint = INSTALL if missing else cause(error)
-        return Support(ok=False, version=version, hint=hint)
+def _version() -> str:
+    return str(importlib.import_module("torch").__version__)

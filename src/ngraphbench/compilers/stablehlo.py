@@ -131,7 +131,7 @@ def stablehlo_text(model: Any) -> str:
 def _constants(importer: Any, ir: Any) -> Any:
     """Return the importer's cache of types, but with constants XLA can read."""
 
-    class Constants(importer.ContextCache):  # type: ignore[misc]
+    class Constants(importer.ContextCache):
         def tensor_proto_to_attr(self, tensor: Any) -> Any:
             # As resources, the importer's way, their values would be left out of the text.
             array = importlib.import_module("onnx.numpy_helper").to_array(tensor)

@@ -17,11 +17,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ngraphbench.compilers.checks import cause, check_accelerator, check_form
+from ngraphbench.compilers.checks import check_request, probe_vendor, ran_once
 from ngraphbench.compilers.cuda import Cuda
 from ngraphbench.compilers.tensorrt_engine import DLA_SHARE, ENGINE, TensorRtProgram
-from ngraphbench.errors import CompileFailed, RunFailed, Unsupported
-from ngraphbench.plugin import PRESET, Compiler, package_version
+from ngraphbench.errors import CompileFailed, Unsupported
+from ngraphbench.plugin import PRESET, Compiler
 from ngraphbench.types import Device, Json, Option, OptionValue, Support
 from ngraphbench.workload import Workload
 
@@ -29,6 +29,7 @@ __all__ = ["TensorRt"]
 
 INSTALL = "pip install tensorrt cuda-python, or use the interpreter that has TensorRT"
 CACHE_VARIABLE = "NGRAPHBENCH_TENSORRT_CACHE"
+ACCELERATORS = ("cuda",)
 NO_DLA = -1
 
 # The builder's flag that lets it choose kernels of that precision, besides those of fp32.
@@ -85,21 +86,19 @@ class TensorRt(Compiler):
     )
 
     def probe(self, device: Device) -> Support:
-        version = package_version(*self.packages)
-        try:
-            check_accelerator(device, name=self.name, known=("cuda",))
-            vendor = importlib.import_module("tensorrt")
-            Cuda().call("cudaGetDevice")
-            return Support(ok=True, version=str(vendor.__version__))
-        except Exception as error:
-            missing = isinstance(error, ImportError)
-            return Support(ok=False, version=version, hint=INSTALL if missing else cause(error))
+        return probe_vendor(
+            self,
+            device,
+            look=_version,
+            install=INSTALL,
+            known=ACCELERATORS,
+            distributions=self.packages,
+        )
 
     def compile(
         self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
     ) -> TensorRtProgram:
-        check_form(self.accepts, workload.forms, name=self.name)
-        check_accelerator(device, name=self.name, known=("cuda",))
+        check_request(self, workload, device, known=ACCELERATORS, precisions=PRECISIONS)
         plan, dla = _build(workload, options)
         return _program(plan, workload, dla=dla)
 
@@ -112,6 +111,12 @@ class TensorRt(Compiler):
     ) -> TensorRtProgram:
         dla = json.loads((folder / DLA_SHARE).read_text())
         return _program((folder / ENGINE).read_bytes(), workload, dla=dla)
+
+
+def _version() -> str:
+    vendor = importlib.import_module("tensorrt")
+    Cuda().call("cudaGetDevice")
+    return str(vendor.__version__)
 
 
 def _build(workload: Workload, options: Mapping[str, OptionValue]) -> tuple[bytes, Json | None]:
@@ -142,8 +147,6 @@ def _build(workload: Workload, options: Mapping[str, OptionValue]) -> tuple[byte
 
 def _set_precision(trt: Any, config: Any, workload: Workload) -> None:
     flags, precision = trt.BuilderFlag, workload.precision
-    if precision not in PRECISIONS:
-        raise Unsupported(f"TensorRT builds no {precision} engine here.", reason="precision")
     # On by default: it rounds the factors of fp32 products to 10 bits.
     config.clear_flag(flags.TF32)
     wanted = PRECISIONS[precision]
@@ -235,15 +238,7 @@ def _program(plan: bytes, workload: Workload, *, dla: Json | None) -> TensorRtPr
     program = TensorRtProgram(engine, workload=workload, cuda=Cuda(), dla=dla)
     # The log and the runtime must live as long as the engine.
     program.alive = (runtime, log)
-    try:
-        program.load(workload.input_arrays("a"))
-        # Kernels are loaded when they first run.
-        program.run()
-        program.sync()
-    except RunFailed as error:
-        program.close()
-        raise CompileFailed(f"The first run failed. {error}", reason=error.reason) from error
-    return program
+    return ran_once(program, workload)
 
 
 def _check_tensors(trt: Any, engine: Any, workload: Workload) -> None:
@@ -273,7 +268,7 @@ def _logger(trt: Any) -> tuple[Any, list[str]]:
     """Return a logger that writes to stderr, and the list of what it was told."""
     told: list[str] = []
 
-    class Log(trt.ILogger):  # type: ignore[misc]
+    class Log(trt.ILogger):
         def __init__(self) -> None:
             trt.ILogger.__init__(self)
 

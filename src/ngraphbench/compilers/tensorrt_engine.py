@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ngraphbench.compilers.checks import check_inputs, check_open
+from ngraphbench.compilers.checks import check_inputs, check_open, check_ran
 from ngraphbench.compilers.cuda import Cuda
 from ngraphbench.errors import CompileFailed, RunFailed
 from ngraphbench.plugin import Program
@@ -70,8 +70,7 @@ class TensorRtProgram(Program):
 
     def outputs(self) -> Arrays:
         check_open(self._context, name="tensorrt")
-        if not self._ran:
-            raise RunFailed("There are no outputs before the first run.", reason="no-run")
+        check_ran(self._ran or None)
         for spec in self._workload.outputs:
             host = self._hosts[spec.name]
             self._copy(host.ctypes.data, self._memory[spec.name], host.nbytes, "DeviceToHost")

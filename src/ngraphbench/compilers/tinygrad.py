@@ -13,13 +13,14 @@ import numpy as np
 
 from ngraphbench.compilers.checks import (
     cause,
-    check_accelerator,
-    check_form,
     check_inputs,
     check_open,
+    check_ran,
+    check_request,
+    probe_vendor,
 )
-from ngraphbench.errors import CompileFailed, NGraphBenchError, RunFailed, Unsupported
-from ngraphbench.plugin import PRESET, Compiler, Program, package_version
+from ngraphbench.errors import CompileFailed, NGraphBenchError, RunFailed, Unavailable, Unsupported
+from ngraphbench.plugin import PRESET, Compiler, Program
 from ngraphbench.types import (
     BFLOAT16,
     VENDOR_DEFAULT,
@@ -79,11 +80,10 @@ class TinygradProgram(Program):
 
     def outputs(self) -> Arrays:
         check_open(self._call, name="tinygrad")
-        if self._results is None:
-            raise RunFailed("There are no outputs before the first run.", reason="no-run")
+        results = check_ran(self._results)
         return {
             spec.name: np.array(result.numpy(), copy=True, order="C")
-            for spec, result in zip(self._workload.outputs, self._results, strict=True)
+            for spec, result in zip(self._workload.outputs, results, strict=True)
         }
 
     def close(self) -> None:
@@ -119,21 +119,12 @@ class Tinygrad(Compiler):
     )
 
     def probe(self, device: Device) -> Support:
-        version = package_version("tinygrad")
-        try:
-            check_accelerator(device, name=self.name)
-            importlib.import_module("tinygrad")
-            clang = _has_clang()
-            return Support(ok=clang, version=version, hint="" if clang else NO_CLANG)
-        except Exception as error:
-            missing = isinstance(error, ImportError)
-            return Support(ok=False, version=version, hint=INSTALL if missing else cause(error))
+        return probe_vendor(self, device, look=_version, install=INSTALL)
 
     def compile(
         self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
     ) -> TinygradProgram:
-        check_form(self.accepts, workload.forms, name=self.name)
-        check_accelerator(device, name=self.name)
+        check_request(self, workload, device)
         _check(workload, device)
         tinygrad = importlib.import_module("tinygrad")
         helpers = importlib.import_module("tinygrad.helpers")
@@ -158,6 +149,13 @@ class Tinygrad(Compiler):
         return program
 
 
+def _version() -> str:
+    importlib.import_module("tinygrad")
+    if not _has_clang():
+        raise Unavailable(NO_CLANG)
+    return ""
+
+
 def _has_clang() -> bool:
     """Return whether what tinygrad would call is clang: gcc does not take its arguments."""
     found = shutil.which(os.environ.get("CC", "clang"))
@@ -168,12 +166,6 @@ def _has_clang() -> bool:
 
 
 def _check(workload: Workload, device: Device) -> None:
-    if workload.precision != "fp32":
-        raise Unsupported(
-            f"tinygrad runs the precision in the file, not {workload.precision!r}.",
-            reason="precision",
-            hint="Export the model in that precision.",
-        )
     if device.threads > 1:
         raise Unsupported(
             f"tinygrad runs its kernels in one thread on the CPU, not in {device.threads}.",

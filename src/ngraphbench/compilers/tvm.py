@@ -17,10 +17,11 @@ import numpy as np
 
 from ngraphbench.compilers.checks import (
     cause,
-    check_accelerator,
-    check_form,
     check_inputs,
     check_open,
+    check_ran,
+    check_request,
+    probe_vendor,
 )
 from ngraphbench.compilers.metaschedule import (
     Budget,
@@ -97,8 +98,7 @@ class TvmProgram(Program):
 
     def outputs(self) -> Arrays:
         check_open(self._machine, name="tvm")
-        if self._result is None:
-            raise RunFailed("There are no outputs before the first run.", reason="no-run")
+        check_ran(self._result)
         specs = self._workload.outputs
         values = [self._result] if hasattr(self._result, "numpy") else list(self._result)
         if len(values) != len(specs):
@@ -172,28 +172,12 @@ class Tvm(Compiler):
     )
 
     def probe(self, device: Device) -> Support:
-        version = package_version("apache-tvm")
-        try:
-            check_accelerator(device, name=self.name)
-            _import_tvm()
-            importlib.import_module("tvm.relax.frontend.onnx")
-            importlib.import_module("onnx")
-            return Support(ok=True, version=version)
-        except Exception as error:
-            missing = isinstance(error, ImportError) and not version
-            return Support(ok=False, version=version, hint=INSTALL if missing else cause(error))
+        return probe_vendor(self, device, look=_version, install=INSTALL)
 
     def compile(
         self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
     ) -> TvmProgram:
-        check_form(self.accepts, workload.forms, name=self.name)
-        check_accelerator(device, name=self.name)
-        if workload.precision != "fp32":
-            raise Unsupported(
-                f"tvm runs the precision in the file, not {workload.precision!r}.",
-                reason="precision",
-                hint="Export the model in that precision.",
-            )
+        check_request(self, workload, device)
         tvm = _import_tvm(threads=device.threads)
         target = _target(tvm, device, mcpu=str(options.get("mcpu", "host")))
         report: Json = {"share": 1.0, "unit": "nodes", "target": target, "notes": []}
@@ -245,6 +229,13 @@ class Tvm(Compiler):
             return TvmProgram(library, workload=workload, report=report, write=write)
         except Exception as error:
             raise CompileFailed(f"tvm: {cause(error)}", reason="load-program") from error
+
+
+def _version() -> str:
+    _import_tvm()
+    for module in ("tvm.relax.frontend.onnx", "onnx"):
+        importlib.import_module(module)
+    return ""
 
 
 def _import_tvm(*, threads: int = VENDOR_DEFAULT) -> Any:
@@ -335,18 +326,18 @@ def _database(model: Path, *, target: Json, options: Mapping[str, OptionValue]) 
 
 # Words in the vendor's messages for things it never promised to do.
 _UNSUPPORTED = (
-    ("not supported for frontend ONNX", "operator"),
-    ("not implemented", "operator"),
-    ("is not supported", "operator"),
+    "not supported for frontend ONNX",
+    "not implemented",
+    "is not supported",
 )
 
 
 def _translated(error: Exception) -> Unsupported | CompileFailed:
     text = f"tvm: {cause(error)}"
-    known = type(error).__name__ in ("OpNotImplemented", "NotImplementedError")
-    for words, reason in _UNSUPPORTED:
-        if words in str(error) or known:
-            return Unsupported(text, reason=reason)
+    # The frontend has an error of its own for an operator that it lacks.
+    lacking = type(error).__name__ in ("OpNotImplemented", "NotImplementedError")
+    if lacking or any(words in str(error) for words in _UNSUPPORTED):
+        return Unsupported(text, reason="operator")
     return CompileFailed(text, reason="compile")
 
 

@@ -16,14 +16,15 @@ import numpy as np
 
 from ngraphbench.compilers.checks import (
     cause,
-    check_accelerator,
-    check_form,
     check_inputs,
     check_open,
+    check_ran,
+    check_request,
+    probe_vendor,
 )
 from ngraphbench.compilers.stablehlo import jaxlib_module, read_model, stablehlo_text
 from ngraphbench.errors import CompileFailed, NGraphBenchError, RunFailed, Unsupported
-from ngraphbench.plugin import PRESET, Compiler, Program, package_version
+from ngraphbench.plugin import PRESET, Compiler, Program
 from ngraphbench.types import (
     BFLOAT16,
     VENDOR_DEFAULT,
@@ -42,6 +43,7 @@ __all__ = ["Xla"]
 
 INSTALL = "Run `ngb env create xla`, or pip install jax jaxlib torch-mlir onnx."
 NO_CUDA = "Install jax's CUDA plugin: pip install 'jax[cuda12]'."
+ACCELERATORS = ("cpu", "cuda")
 THREADS_VARIABLE = "PJRT_NPROC"
 EXECUTABLE, INTERFACE = "executable.bin", "interface.json"
 
@@ -98,11 +100,10 @@ class XlaProgram(Program):
 
     def outputs(self) -> Arrays:
         self._opened()
-        if self._results is None:
-            raise RunFailed("There are no outputs before the first run.", reason="no-run")
+        results = check_ran(self._results)
         return {
             spec.name: _array(result)
-            for spec, result in zip(self._workload.outputs, self._results, strict=True)
+            for spec, result in zip(self._workload.outputs, results, strict=True)
         }
 
     def close(self) -> None:
@@ -164,24 +165,20 @@ class Xla(Compiler):
     )
 
     def probe(self, device: Device) -> Support:
-        version = package_version("jaxlib")
-        try:
-            check_accelerator(device, name=self.name, known=("cpu", "cuda"))
+
+        def look() -> str:
             for module in ("jaxlib.xla_client", "torch_mlir.extras.onnx_importer"):
                 importlib.import_module(module)
             if device.accelerator == "cuda":
                 _cuda()
-            return Support(ok=True, version=version)
-        except Exception as error:
-            missing = isinstance(error, ImportError)
-            return Support(ok=False, version=version, hint=INSTALL if missing else cause(error))
+            return ""
+
+        return probe_vendor(self, device, look=look, install=INSTALL, known=ACCELERATORS)
 
     def compile(
         self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
     ) -> XlaProgram:
-        check_form(self.accepts, workload.forms, name=self.name)
-        check_accelerator(device, name=self.name, known=("cpu", "cuda"))
-        _check_precision(workload.precision)
+        check_request(self, workload, device, known=ACCELERATORS)
         settings = {"weights": str(options.get("weights", "arguments"))}
         flags = _flags(str(options.get("flags", "")))
         model, weights = read_model(workload)
@@ -225,15 +222,6 @@ def _program(
     placed = tuple(_placed(array, place) for array in weights.values())
     built = _Built(executable, place, placed, names=tuple(weights), settings=settings)
     return XlaProgram(built, workload=workload)
-
-
-def _check_precision(precision: str) -> None:
-    if precision != "fp32":
-        raise Unsupported(
-            f"XLA runs the precision in the file, not {precision!r}.",
-            reason="precision",
-            hint="Export the model in that precision.",
-        )
 
 
 def _client(device: Device) -> tuple[Any, Any]:

@@ -2,8 +2,8 @@
 
 ``python -m ngraphbench.testing.elsewhere PYTHON TEST_FILE [pytest arguments]``
 
-That environment needs numpy and the compiler only: pytest, this package and the sample ONNX
-files are put within its reach by a folder on ``PYTHONPATH``.
+That environment needs numpy and the compiler only: pytest, this package, the sample ONNX files
+and what lies beside the test file are put within its reach by ``PYTHONPATH``.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def suite_command(
     ]
     return command, {
         **os.environ,
-        "PYTHONPATH": str(within),
+        # What several suites share lies beside them.
+        "PYTHONPATH": os.pathsep.join((str(within), str(where.parent))),
         # The environment's own pytest plugins were never asked for.
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         SAMPLES_VARIABLE: str(samples),
