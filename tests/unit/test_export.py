@@ -32,13 +32,13 @@ class FakeExporter:
     def request(self, op: str, *, deadline_s: float, **fields: object) -> Json:
         if op == "open":
             self.root = Path(str(fields["root"]))
-            return {"weights": "file", "denormals": self.denormals, "seconds": 1.0}
+            return {"weights": "file", "seconds": 1.0}
         if self.fails:
             raise WorkerFailed("gone", status="crashed", reason="signal:SIGKILL")
         (self.root / f"b{fields['batch']}").mkdir(exist_ok=True)
         self.seeds.append(int(str(fields["seed"])))
         FORMS_ASKED.append(fields["forms"])
-        return {"seconds": 2.0}
+        return {"denormals": self.denormals, "seconds": 2.0}
 
     def suspend(self) -> None: ...
 

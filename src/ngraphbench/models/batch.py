@@ -17,7 +17,7 @@ import numpy as np
 from ngraphbench.models.dims import is_expression
 from ngraphbench.models.reference import Outputs, relative_error, same_values
 from ngraphbench.models.rounding import ROUNDING_FACTOR, own_rounding
-from ngraphbench.types import BFLOAT16, Arrays, TensorSpec
+from ngraphbench.types import Arrays, TensorSpec
 
 __all__ = [
     "BATCH",
@@ -248,8 +248,7 @@ def windows(size: int, batch: int) -> list[list[int]]:
     >>> windows(2, 3)
     [[1, 0], [2, 1], [0, 2]]
     """
-    starts = sampled_rows(batch)
-    chosen = starts if size == 1 else starts[:: max(1, size // 2)]
+    chosen = sampled_rows(batch)[:: max(1, size // 2)]
     return [[(start + i) % batch for i in reversed(range(size))] for start in chosen]
 
 
@@ -282,5 +281,4 @@ def differing_row(
 
 def row_tolerance(outputs: Outputs) -> float:
     """Return how far a row may be from what it is alone, relative to its size."""
-    half = any(dtype in ("float16", BFLOAT16) for dtype in outputs.dtypes.values())
-    return ROW_RTOL_HALF if half else ROW_RTOL
+    return ROW_RTOL_HALF if outputs.half else ROW_RTOL

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from ngraphbench.errors import SpecError, Unavailable, Unsupported, nearest
@@ -122,8 +123,8 @@ def count_block(family: str, args: Mapping[str, Any]) -> dict[str, int]:
 
 def _check_libraries() -> None:
     try:
-        import timm.models  # noqa: F401
-        import torch  # noqa: F401
+        for name in ("torch", "timm.models"):
+            import_module(name)
     except ImportError as error:
         raise Unavailable(
             f"Blocks are timm's, which cannot be imported: {error}.",

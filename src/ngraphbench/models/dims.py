@@ -7,7 +7,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 
-__all__ = ["derived_size", "is_expression", "sizes_text"]
+__all__ = ["derived_size", "dim_text", "is_expression", "sizes_text"]
 
 _BINARY: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
@@ -49,19 +49,21 @@ def derived_size(symbol: str, sizes: Mapping[str, int]) -> int | None:
     return int(value) if value == int(value) and value > 0 else None
 
 
+def dim_text(name: str) -> str:
+    """Return the name of a dim for a reader; one without is called by input and axis."""
+    if not name.startswith("?"):
+        return name
+    owner, _, axis = name[1:].rpartition(".")
+    return f"axis {axis} of {owner}"
+
+
 def sizes_text(sizes: Mapping[str, int]) -> str:
     """Return sizes of dims for a reader; a dim without name is called by input and axis.
 
     >>> sizes_text({"width": 64, "?x.2": 32})
     'width=64, axis 2 of x=32'
     """
-    named = {
-        f"axis {name.rpartition('.')[2]} of {name[1:].rpartition('.')[0]}"
-        if name.startswith("?")
-        else name: size
-        for name, size in sizes.items()
-    }
-    return ", ".join(f"{name}={size}" for name, size in named.items())
+    return ", ".join(f"{dim_text(name)}={size}" for name, size in sizes.items())
 
 
 def _value(node: ast.expr, sizes: Mapping[str, int]) -> float:

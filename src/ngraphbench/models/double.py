@@ -65,7 +65,7 @@ def exact_outputs(
     and input by half a unit in the last place of float32. Raises Unsupported for a model
     that is too large or too slow, quantised, or not to be written in doubles.
     """
-    size = sum(file.stat().st_size for file in (source.path, *source.data.values()))
+    size = source.size_bytes
     if size > BYTES_MAX:
         raise Unsupported(f"{size} bytes are too many for a copy in fp64.", reason="fp64")
     if seconds > SECONDS_MAX:

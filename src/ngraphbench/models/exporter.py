@@ -91,7 +91,7 @@ class Exporter:
         _write_json(self._root / "workload.json", whole)
         reply = {key: whole[key] for key in ("forms", "inputs", "weights", "notes")}
         self._denormals = source.denormals()
-        return reply | {"denormals": self._denormals, "seconds": time.monotonic() - started}
+        return reply | {"seconds": time.monotonic() - started}
 
     def batch(self, request: Json) -> Json:
         """Write the folder of one batch size, and return what is in it.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ngraphbench.errors import CompileFailed, NGraphBenchError
-from ngraphbench.models.dims import is_expression, sizes_text
+from ngraphbench.models.dims import dim_text, is_expression, sizes_text
 from ngraphbench.models.inputs import InputPlan
 from ngraphbench.models.reference import Reference
 
@@ -31,7 +31,7 @@ def all_failed(failures: Sequence[NGraphBenchError], plan: InputPlan) -> NGraphB
         # The same at every size, such as an operator that nobody knows.
         return failure
     texts = [
-        f"{sizes_text({name: 0}).removesuffix('=0')} as {', '.join(map(str, dict.fromkeys(found)))}"
+        f"{dim_text(name)} as {', '.join(map(str, dict.fromkeys(found)))}"
         for name, found in tried.items()
     ]
     free = next(spec for spec in plan.specs if set(spec.shape) & set(tried))

@@ -142,14 +142,7 @@ def plan_inputs(declared: Sequence[Declared], overrides: Mapping[str, Any]) -> I
     that name no input or contradict fixed dims (``input``).
     """
     notes: list[str] = []
-    names = [one.name for one in declared]
-    for name in overrides:
-        if name not in names:
-            raise Unsupported(
-                f"An input {name!r} was given; the model has {', '.join(names) or 'no inputs'}.",
-                reason="input",
-                hint="Use the model's own input names.",
-            )
+    _check_names([one.name for one in declared], overrides)
     shapes = {one.name: list(_dims(one, overrides.get(one.name, {}))) for one in declared}
     symbols = batch_symbols(shapes, notes)
     fixed: set[int] = set()
@@ -171,17 +164,8 @@ def plan_inputs(declared: Sequence[Declared], overrides: Mapping[str, Any]) -> I
     if free:
         text = sizes_text(free)
         notes.append(f"dims-guessed: {text} (or others if these fail); give --input to choose")
-    lengths = {
-        one.name: symbol
-        for one in declared
-        if one.dtype in INTEGERS
-        and not (one.generator or overrides.get(one.name, {}).get("generator"))
-        and (symbol := length_symbol(one.name, shapes))
-    }
     specs = tuple(
-        _spec(
-            one, overrides.get(one.name, {}), resolved[one.name], length=lengths.get(one.name, "")
-        )
+        _spec(one, overrides.get(one.name, {}), resolved[one.name], shapes=shapes)
         for one in declared
     )
     return InputPlan(
@@ -193,6 +177,16 @@ def plan_inputs(declared: Sequence[Declared], overrides: Mapping[str, Any]) -> I
         given=bound,
         notes=tuple(notes),
     )
+
+
+def _check_names(names: Sequence[str], overrides: Mapping[str, Any]) -> None:
+    for name in overrides:
+        if name not in names:
+            raise Unsupported(
+                f"An input {name!r} was given; the model has {', '.join(names) or 'no inputs'}.",
+                reason="input",
+                hint="Use the model's own input names.",
+            )
 
 
 def _dims(one: Declared, override: Mapping[str, Any]) -> Iterable[int | str]:
@@ -276,7 +270,11 @@ def _guesses(shapes: Mapping[str, Sequence[int | str]]) -> dict[str, int]:
 
 
 def _spec(
-    one: Declared, override: Mapping[str, Any], shape: Sequence[int | str], *, length: str | None
+    one: Declared,
+    override: Mapping[str, Any],
+    shape: Sequence[int | str],
+    *,
+    shapes: Mapping[str, Sequence[int | str]],
 ) -> TensorSpec:
     dtype = str(override.get("dtype") or one.dtype)
     if dtype not in DTYPES:
@@ -292,8 +290,9 @@ def _spec(
             hint="Leave the dtype out.",
         )
     generator = str(override.get("generator") or "")
-    if not generator and length:
-        generator = f"{LENGTH}{length}"
+    if not generator and not one.generator and one.dtype in INTEGERS:
+        length = length_symbol(one.name, shapes)
+        generator = f"{LENGTH}{length}" if length else ""
     if not generator:
         same = dtype == one.dtype
         generator = one.generator if one.generator and same else default_generator(dtype)

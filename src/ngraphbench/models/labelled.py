@@ -27,7 +27,6 @@ class Labelled:
 
     inputs: Arrays
     labels: Array
-    axes: Mapping[str, int | None]
 
 
 def check_labelled(path: Path, metric: str, *, inputs: Sequence[str] | None) -> None:
@@ -81,7 +80,7 @@ def read_labelled(
             )
     if not items:
         raise SpecError(f"{path.name} holds no labels.", key="eval", reason="eval", hint=HOW)
-    return Labelled(inputs, labels, axes)
+    return Labelled(inputs, labels)
 
 
 def _label_key(names: Sequence[str], path: Path) -> str:

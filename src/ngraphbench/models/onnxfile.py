@@ -50,6 +50,11 @@ class OnnxFile:
     model: ModelProto
     data: Mapping[str, Path]
 
+    @property
+    def size_bytes(self) -> int:
+        """How large the file and its external data are together."""
+        return sum(path.stat().st_size for path in (self.path, *self.data.values()))
+
 
 def open_onnx(path: Path) -> OnnxFile:
     """Return the parsed file at ``path``; its external data is located, not loaded.

@@ -48,7 +48,7 @@ class OnnxRunner:
         except (CompileFailed, Unsupported):
             raise
         except Exception as error:
-            raise _failed(self.name, "run", error) from error
+            raise _failed(self.name, "run", _innermost(error)) from error
 
     def _check_outputs(self, source: OnnxFile) -> None:
         for value in source.model.graph.output:
@@ -61,18 +61,14 @@ class OnnxRunner:
                 )
 
     def _open(self, *, uses_bfloat16: bool) -> None:
-        refusal: Exception
-        try:
-            import onnxruntime
-        except ImportError as error:
-            refusal = error
-        else:
+        refusal: Exception | None = None
+        # The Python bindings of ONNX Runtime have no bfloat16 arrays.
+        if not uses_bfloat16:
             try:
-                # The Python bindings of ONNX Runtime have no bfloat16 arrays.
-                if not uses_bfloat16:
-                    self._session = plain_session(onnxruntime, str(self._path))
-                    return
-                refusal = NotImplementedError("bfloat16 inputs or outputs")
+                import onnxruntime
+
+                self._session = plain_session(onnxruntime, str(self._path))
+                return
             except Exception as error:
                 refusal = error
         if self._small:
@@ -82,15 +78,17 @@ class OnnxRunner:
                 self._evaluator = ReferenceEvaluator(load_whole(self._path))
                 return
             except Exception as error:
-                if isinstance(refusal, ImportError):
-                    raise _failed("onnx-reference", "load", error) from error
+                if refusal is None or isinstance(refusal, ImportError):
+                    raise _failed("onnx-reference", "load", _innermost(error)) from error
         if isinstance(refusal, ImportError):
             raise Unavailable(
                 "Reference outputs of an ONNX model of this size need onnxruntime.",
                 reason="reference",
                 hint="pip install 'ngraphbench[onnxruntime]'",
             ) from refusal
-        raise _failed(ONNX_BASELINE, "load", refusal) from refusal
+        raise _failed(
+            ONNX_BASELINE, "load", _innermost(refusal) if refusal else "bfloat16 inputs or outputs"
+        ) from refusal
 
 
 def plain_session(onnxruntime: Any, model: str | bytes, *, severity: int = 3) -> Any:
@@ -153,9 +151,9 @@ def _innermost(error: Exception) -> str:
     return f"{last.group(1)} node {last.group(2)!r}: {first_line(ValueError(told))}"
 
 
-def _failed(name: str, verb: str, error: Exception) -> CompileFailed:
+def _failed(name: str, verb: str, why: str) -> CompileFailed:
     return CompileFailed(
-        f"{name} cannot {verb} the model, so there are no reference outputs: {_innermost(error)}",
+        f"{name} cannot {verb} the model, so there are no reference outputs: {why}",
         reason="reference",
         hint="Check the model, or give fitting inputs with --input or --inputs.",
     )

@@ -163,7 +163,7 @@ class OnnxSource(Source):
         return Bound(forms=self.forms, notes=notes)
 
     def plain(self, specs: Sequence[TensorSpec]) -> Run | None:
-        if _size_bytes(self._file) > CHECKED_BYTES_MAX:
+        if self._file.size_bytes > CHECKED_BYTES_MAX:
             return None
         runner = OnnxRunner(self._file.path, self._file)
         return lambda inputs: runner.run(inputs, tuple(specs))
@@ -324,7 +324,7 @@ def _bound_error(
     path = bind(file, shapes, folder)
     if not reference.deterministic:
         return 0.0, ()
-    if _size_bytes(file) > CHECKED_BYTES_MAX:
+    if file.size_bytes > CHECKED_BYTES_MAX:
         return 0.0, ("export-unchecked: too large to run once more",)
     try:
         return relative_error(OnnxRunner(path, file).run(feed.a, feed.specs), reference.own), ()
@@ -334,10 +334,6 @@ def _bound_error(
 
 def _shapes(feed: Feed) -> dict[str, list[int]]:
     return {spec.name: [int(dim) for dim in spec.shape] for spec in feed.specs}
-
-
-def _size_bytes(file: OnnxFile) -> int:
-    return sum(path.stat().st_size for path in (file.path, *file.data.values()))
 
 
 def _file_notes(file: OnnxFile) -> tuple[str, ...]:

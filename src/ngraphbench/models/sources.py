@@ -80,14 +80,13 @@ def resolve_model(
     _check_wishes(kind, text, pretrained=pretrained, checkpoint=checkpoint, args=given)
     weights = _weights(kind, path, pretrained=pretrained, checkpoint=checkpoint)
     identity: Json = {"kind": kind, "weights": weights}
-    if kind == "onnx":
-        identity |= _onnx_identity(path)
-        check_inputs(path or Path(), inputs or {}, inputs_file=inputs_file, base=base)
-    elif kind == "saved" and path is not None:
-        identity |= {"bytes": digest_file(path), "torch": package_version("torch")}
+    if kind in _FILES and path is not None:
+        identity |= _file_identity(kind, path)
     else:
         identity |= {"args": given, "seed": seed}
         identity |= _code_identity(kind, name=name, path=path, factory=factory, text=text)
+    if kind == "onnx" and path is not None:
+        check_inputs(path, inputs or {}, inputs_file=inputs_file, base=base)
     if checkpoint:
         checkpoint = str(_existing(checkpoint, base=base, what="checkpoint"))
         identity["checkpoint"] = digest_file(Path(checkpoint))
@@ -165,11 +164,11 @@ def check_inputs(
         return
     if inputs_file:
         file = _existing(inputs_file, base=base, what="inputs file")
-        missing = [spec.name for spec in plan.specs if spec.name not in array_names(file)]
+        names = array_names(file)
+        missing = [spec.name for spec in plan.specs if spec.name not in names]
         if missing:
             raise SpecError(
-                f"{file.name} has no array for input {missing[0]!r}; it has:"
-                f" {', '.join(array_names(file))}.",
+                f"{file.name} has no array for input {missing[0]!r}; it has: {', '.join(names)}.",
                 reason="inputs-file",
                 hint="Save it with numpy.savez(file, **{input_name: array}).",
             )
@@ -295,8 +294,9 @@ def _weights(kind: str, path: Path | None, *, pretrained: bool, checkpoint: str)
     return "pretrained" if pretrained else "random"
 
 
-def _onnx_identity(path: Path | None) -> Json:
-    assert path is not None
+def _file_identity(kind: str, path: Path) -> Json:
+    if kind == "saved":
+        return {"bytes": digest_file(path), "torch": package_version("torch")}
     file = open_onnx(path)
     data = {location: digest_file(where) for location, where in sorted(file.data.items())}
     return {"bytes": digest_file(path), "data": data}

@@ -67,7 +67,7 @@ class _Exporter:
             raise
         return {
             "weights": opened["weights"],
-            "denormals": made.get("denormals", opened.get("denormals", "")),
+            "denormals": made["denormals"],
             "notes": [*opened.get("notes", []), *made.get("notes", [])],
             "export_s": float(opened["seconds"]) + float(made["seconds"]),
             "seed": seed,
