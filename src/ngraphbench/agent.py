@@ -215,7 +215,8 @@ def _spawner(site: Site, session: Session, provision: Provision) -> Spawn:
     """
     plugins: Path | None = None
     if session.environments:
-        plugins = plugin_folder(site.spool, (case.compiler.target for case in session.cases))
+        elsewhere = {c.compiler for c in session.cases if c.compiler.head in session.environments}
+        plugins = plugin_folder(site.spool, (compiler.target for compiler in elsewhere))
 
     def spawn(case: Case | None, key: str, epoch: int) -> WorkerProcess:
         log = site.logs / f"{key[:16]}.log"

@@ -11,7 +11,8 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ __all__ = [
     "plain_name",
     "request_for",
     "requirement_lines",
+    "size_text",
 ]
 
 ENTRY_POINT_GROUP = "ngraphbench.locks"
@@ -99,6 +101,11 @@ class EnvironmentRequest:
         """Name and version as people write them: ``onnxruntime@1.31.0``."""
         return f"{self.name}@{self.version}" if self.version else self.name
 
+    @property
+    def size(self) -> str:
+        """About how large it gets, for people; empty where its lock does not say."""
+        return size_text(self.size_bytes)
+
     def id(self, interpreter: str) -> str:
         """Return the id of the managed environment under an interpreter: 16 hex digits."""
         wanted = [requirement_lines(text) for text in self.requirements]
@@ -112,6 +119,11 @@ class EnvironmentRequest:
     def from_json(cls, data: Mapping[str, Any]) -> EnvironmentRequest:
         lists = {key: tuple(data[key]) for key in ("requirements", "least_python")}
         return cls(**{**data, **lists})
+
+
+def size_text(size_bytes: int | None) -> str:
+    """Return a stated size for people: ``about 90 MB``, or nothing."""
+    return f"about {size_bytes / 1e6:.0f} MB" if size_bytes else ""
 
 
 def is_path(version: str) -> bool:
@@ -155,13 +167,7 @@ def request_for(
     """
     main = next(iter(distributions), "")
     if is_path(version):
-        place = Path(version).expanduser()
-        if not place.is_absolute():
-            raise EnvironmentFailed(
-                f"{name}@{version}: the path of an environment must be absolute.",
-                reason="path",
-                hint=f"Write {name}@{place.resolve()}.",
-            )
+        place = _absolute(version, name)
         return EnvironmentRequest("interpreter", name, version, main, python=str(place))
     lock = find_lock(name)
     if lock is None:
@@ -194,6 +200,17 @@ def request_for(
         least_python=lock.least_python if same else (),
         whole=whole,
     )
+
+
+def _absolute(path: str, name: str) -> Path:
+    place = Path(path).expanduser()
+    if not place.is_absolute():
+        raise EnvironmentFailed(
+            f"{name}@{path}: the path of an environment must be absolute.",
+            reason="path",
+            hint=f"Write {name}@{place.resolve()}.",
+        )
+    return place
 
 
 def requirement_lines(text: str) -> list[str]:
@@ -260,13 +277,8 @@ def _foreign() -> dict[str, str]:
 
 
 def _folder_of(package: str) -> Path | None:
-    return next(_folders(package), None)
-
-
-def _folders(package: str) -> Iterator[Path]:
-    try:
+    with suppress(ImportError):
         spec = importlib.util.find_spec(package)
-    except ImportError:
-        return
-    if spec is not None:
-        yield from map(Path, spec.submodule_search_locations or ())
+        places = spec.submodule_search_locations if spec else None
+        return next(map(Path, places or ()), None)
+    return None

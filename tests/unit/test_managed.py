@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -116,6 +117,16 @@ def test_a_failure_leaves_nothing(
     assert not store.exists()
 
 
+def test_a_disk_that_fills_up_at_last_is_told(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(folder: Path) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(managed, "_size_bytes", full)
+    with pytest.raises(EnvironmentFailed, match="No space left on device") as caught:
+        make()
+    assert caught.value.reason == "disk" and not store.exists()
+
+
 def test_a_lock_without_its_compiler_is_no_environment(store: Path) -> None:
     empty = EnvironmentRequest("managed", "toy", distribution="toy", requirements=("x==1",))
     with pytest.raises(EnvironmentFailed, match="holds no toy for cpython") as caught:
@@ -168,11 +179,13 @@ def test_two_creators_make_one(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
 
     def second() -> None:
-        with provided(REQUEST, observe=told.append) as one:
+        with provided(REQUEST, observe=told.append, begin=lambda: told.append("begun")) as one:
             found.append(one)
 
-    threads = [threading.Thread(target=lambda: found.append(make())), threading.Thread()]
-    threads[1] = threading.Thread(target=second)
+    threads = [
+        threading.Thread(target=lambda: found.append(make())),
+        threading.Thread(target=second),
+    ]
     threads[0].start()
     assert begun.wait(60)
     threads[1].start()

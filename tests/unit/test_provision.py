@@ -25,6 +25,7 @@ from ngraphbench.types import Device, Json, Support
 
 CASE = Case(ModelRef("m", "m", "onnx", "c"), CompilerRef("toy", "t:T"), Device(), 1)
 FAILING = replace(CASE, compiler=CompilerRef("toy", "t:T", version="9"))
+OTHERS = replace(CASE, compiler=CompilerRef("toy", "t:T", version="1"))
 HERE = replace(CASE, compiler=CompilerRef("other", "t:T"))
 PLACE = replace(CASE, compiler=CompilerRef("toy", "t:T", version=sys.executable))
 
@@ -35,8 +36,13 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
 
     @contextmanager
-    def provided(request: EnvironmentRequest, *, observe: Any, words: Any, **_: Any) -> Iterator:
-        observe("installing")
+    def provided(
+        request: EnvironmentRequest, *, observe: Any, begin: Any, words: Any, **_: Any
+    ) -> Iterator:
+        observe("waiting")
+        if request.version != "1":
+            begin()
+            observe("installing")
         if request.version == "9":
             words.append("no such version")
             raise EnvironmentFailed("No such version.", reason="install", hint="Another.")
@@ -52,11 +58,12 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def made(tmp_path: Path, events: list[Json], *, stopped: bool = False) -> Provision:
     asked = {
         "toy": EnvironmentRequest("managed", "toy", size_bytes=5_000_000),
+        "toy@1": EnvironmentRequest("managed", "toy", "1"),
         "toy@9": EnvironmentRequest("managed", "toy", "9"),
         PLACE.compiler.head: EnvironmentRequest("interpreter", "toy", python=sys.executable),
     }
     session = Session(
-        (CASE, FAILING, HERE, PLACE),
+        (CASE, FAILING, HERE, OTHERS, PLACE),
         "toy",
         PROFILES["quick"],
         Limits(),
@@ -80,9 +87,17 @@ def test_each_case_gets_its_home(tmp_path: Path, held: list[str]) -> None:
     assert held == [], "nothing is in use any more"
     notes = [event["text"] for event in events if event["event"] == "note"]
     assert notes[0] == "making the environment of toy (about 5 MB)"
-    assert {"event": "environment", "id": "abc", "made": True} in events
+    assert {"event": "environment", "id": "abc"} in events
     phases = [event for event in events if event["event"] == "phase"]
     assert phases[0]["phase"] == "environment" and phases[0]["of"] == 2
+
+
+def test_what_someone_else_made_meanwhile_is_not_this_runs(tmp_path: Path, held: list[str]) -> None:
+    events: list[Json] = []
+    with made(tmp_path, events) as provision:
+        provision.provide([OTHERS])
+        assert held == ["toy"]
+    assert [event["event"] for event in events] == ["phase"]
 
 
 def test_a_failure_is_told_each_time_and_leaves_a_log(tmp_path: Path, held: list[str]) -> None:

@@ -136,7 +136,7 @@ def plan_lines(plan: Plan) -> list[str]:
             request = EnvironmentRequest.from_json(data)
             id_ = request.id(interpreter_tag())
             found = find_environment(id_) if request.kind == "managed" else None
-            size = f"about {request.size_bytes / 1e6:.0f} MB, " if request.size_bytes else ""
+            size = f"{request.size}, " if request.size else ""
             state = "is there" if found and found.state == "ready" else f"{size}is to be made"
             if request.kind == "managed":
                 lines[id_] = f"environment {request.head}: {state}"
@@ -229,8 +229,8 @@ def _row(one: Environment) -> tuple[str, ...]:
     main = plain_name(about.get("distribution", ""))
     size = f"{about['size_bytes'] / 1e6:.0f} MB" if about else ""
     version = about.get("distributions", {}).get(main, "")
-    users = about.get("name", "?")
-    return (users, version, about.get("python", ""), size, one.state, one.id)
+    name = about.get("name", "?")
+    return (name, version, about.get("python", ""), size, one.state, one.id)
 
 
 @contextmanager

@@ -18,7 +18,6 @@ from typing import IO
 
 from ngraphbench.environments.pipsettings import Pip, PipSettings, own_pip, read_settings
 from ngraphbench.errors import EnvironmentFailed
-from ngraphbench.worker.__main__ import die_with_parent
 
 __all__ = ["Installer", "Observe", "find_uv"]
 
@@ -29,6 +28,22 @@ LONGEST_S = 7200.0
 LAST_WORDS = 12
 POLL_MS = 200
 STOP_S = 5.0
+UNENDED = 124
+
+_START = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL
+if os.getppid() != int(sys.argv[1]):
+    sys.exit("Who asked for it is gone.")
+try:
+    os.execvp(sys.argv[2], sys.argv[2:])
+except OSError as error:
+    sys.exit(f"{sys.argv[2]}: {error}")
+"""
+"""Becomes the program it is given, once the kernel ends that with the process which asked for it.
+
+A ``preexec_fn`` would do so between fork and exec, where a lock of another thread hangs it.
+"""
 
 _NOISE = re.compile(r"\[notice\]|^\s*$|^WARNING: (Running pip as|You are using pip|Location )")
 _ASIDE = re.compile(r"^(Ignoring|Looking in|Using Python|Requirement already|Processing| [+-] )")
@@ -136,26 +151,25 @@ class Installer:
             )
 
     def _run(self, command: Sequence[str], variables: Mapping[str, str]) -> int:
-        """Return the exit code; every line is kept, and told."""
-        try:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env=dict(variables),
-                pass_fds=tuple(self.pass_fds),
-                start_new_session=True,
-                # However this process ends, nobody goes on installing.
-                preexec_fn=die_with_parent,  # noqa: PLW1509
-            )
-        except OSError as error:
-            self.words.append(f"{command[0]}: {error}")
-            return 127
+        """Return the exit code, not 0 for what did not end in time; every line is kept, and told.
+
+        However this process ends, nobody goes on installing.
+        """
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _START, str(os.getpid()), *command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=dict(variables),
+            pass_fds=tuple(self.pass_fds),
+            start_new_session=True,
+        )
         assert process.stdout is not None
         try:
             self._follow(process.stdout)
             return process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            return UNENDED
         finally:
             with suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -112,13 +112,15 @@ def provided(
     request: EnvironmentRequest,
     *,
     observe: Observe = lambda text: None,
+    begin: Callable[[], None] = lambda: None,
     stop: Callable[[], bool] = lambda: False,
     variables: Mapping[str, str] | None = None,
     words: list[str] | None = None,
 ) -> Iterator[Environment]:
     """Yield the environment that is asked for, made where it is not there or not whole.
 
-    While this lasts nobody can remove or remake it. ``words`` gets what the installer prints.
+    While this lasts nobody can remove or remake it. ``begin`` is called before it is made, by
+    nobody else. ``words`` gets what the installer prints.
     Raises EnvironmentFailed, KeyboardInterrupt when ``stop()`` comes true.
     """
     _check_python(request)
@@ -131,6 +133,7 @@ def provided(
     with _locked(id_, fcntl.LOCK_EX, observe=observe, stop=stop) as descriptor:
         found = find_environment(id_)
         if found is None or found.state != "ready":
+            begin()
             if found is not None:
                 observe(f"{found.folder} is {found.state}: it is made anew")
             installer = Installer(
@@ -186,12 +189,8 @@ def _make(request: EnvironmentRequest, id_: str, installer: Installer) -> Enviro
     folder = installer.folder
     _clear(folder)
     _check_disk(request, folder)
-    started = time.monotonic()
     try:
-        folder.mkdir(parents=True)
-        texts = [_with_kit_needs(text) for text in request.requirements]
-        tool = installer.make(texts, whole=request.whole)
-        _check_there(request, folder)
+        about = _fill(request, id_, installer)
     except EnvironmentFailed as error:
         raise EnvironmentFailed(
             f"The environment of {request.head} could not be made. {error.message}",
@@ -204,6 +203,17 @@ def _make(request: EnvironmentRequest, id_: str, installer: Installer) -> Enviro
             reason="disk",
             hint=f"Set {FOLDER_VARIABLE} to a folder that can be written.",
         ) from error
+    installer.observe(f"ready: {about['size_bytes'] / 1e6:.0f} MB in {about['seconds']:.0f} s")
+    return Environment(id_, folder, "ready", about)
+
+
+def _fill(request: EnvironmentRequest, id_: str, installer: Installer) -> Json:
+    """Return the marker, which is written last."""
+    folder, started = installer.folder, time.monotonic()
+    folder.mkdir(parents=True)
+    texts = [_with_kit_needs(text) for text in request.requirements]
+    tool = installer.make(texts, whole=request.whole)
+    _check_there(request, folder)
     about: Json = {
         "id": id_,
         "name": request.name,
@@ -221,8 +231,7 @@ def _make(request: EnvironmentRequest, id_: str, installer: Installer) -> Enviro
     partial = folder / f"{MARKER}.part"
     partial.write_text(json.dumps(about, indent=1), encoding="utf-8")
     partial.replace(folder / MARKER)
-    installer.observe(f"ready: {about['size_bytes'] / 1e6:.0f} MB in {about['seconds']:.0f} s")
-    return Environment(id_, folder, "ready", about)
+    return about
 
 
 def _with_kit_needs(text: str) -> str:

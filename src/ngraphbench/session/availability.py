@@ -10,7 +10,7 @@ from ngraphbench.environments.interpreters import interpreter_tag
 from ngraphbench.environments.managed import Environment, find_environment
 from ngraphbench.environments.systemfiles import ROOT
 from ngraphbench.errors import EnvironmentFailed, NGraphBenchError
-from ngraphbench.locks import find_lock, request_for
+from ngraphbench.locks import find_lock, request_for, size_text
 from ngraphbench.plugin import Compiler, load_compiler
 from ngraphbench.session.probing import probe_all
 from ngraphbench.types import Device, Json, Support
@@ -82,7 +82,7 @@ class Availability:
     @property
     def size(self) -> str:
         """About how large that gets, for people; empty where its lock does not say."""
-        return f"about {self.size_bytes / 1e6:.0f} MB" if self.size_bytes else ""
+        return size_text(self.size_bytes)
 
     def to_json(self) -> Json:
         """Return it with the keys of ``doctor --json``; ``ok`` is of the interpreter at hand."""

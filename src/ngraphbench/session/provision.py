@@ -93,19 +93,22 @@ class Provision:
             facts = {"lock": found.id, "distributions": found.distributions}
             return Home(Path(found.path), facts, found.virtual)
         words: list[str] = []
-        started = False
+        begun = False
 
-        def tell(text: str) -> None:
-            nonlocal started
-            if not started:
-                started = True
-                size = f" (about {request.size_bytes / 1e6:.0f} MB)" if request.size_bytes else ""
-                note = f"making the environment of {request.head}{size}"
-                self.emit({"event": "note", "text": note})
-            observe(text)
+        def begin() -> None:
+            nonlocal begun
+            begun = True
+            size = f" ({request.size})" if request.size else ""
+            note = f"making the environment of {request.head}{size}"
+            self.emit({"event": "note", "text": note})
 
         given = provided(
-            request, observe=tell, stop=self.stop, variables=self.variables, words=words
+            request,
+            observe=observe,
+            begin=begin,
+            stop=self.stop,
+            variables=self.variables,
+            words=words,
         )
         try:
             made = self._held.enter_context(given)
@@ -114,6 +117,6 @@ class Provision:
             log = self.logs / f"environment-{request.head}.log"
             log.write_text("\n".join(words) + "\n", encoding="utf-8")
             raise
-        if started:
-            self.emit({"event": "environment", "id": made.id, "made": True})
+        if begun:
+            self.emit({"event": "environment", "id": made.id})
         return Home(made.python, made.facts(), made_s=made.about["seconds"])
