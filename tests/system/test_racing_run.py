@@ -24,7 +24,7 @@ SLOW = "fake:units=400"
 EXPERIMENT = """
 name: race
 models: [double.onnx]
-compilers: ["fake:units=300", "fake:units=100", "fake:units=100", "fake:units=400"]
+compilers: ["fake:units=300", "fake:units=25", "fake:units=25", "fake:units=400"]
 baseline: "fake:units=300"
 batch_sizes: [1]
 measure: {profile: PROFILE, threads: 1, best: true}
@@ -64,16 +64,16 @@ def flags(record: Mapping[str, Any]) -> dict[str, str]:
 
 def check(run: Path, found: dict[str, Any]) -> None:
     """Check what holds of every race between two equals and two that are far slower."""
-    winner, slow, base = found["fake:units=100"], found[SLOW], found["fake:units=300"]
+    winner, slow, base = found["fake:units=25"], found[SLOW], found["fake:units=300"]
     assert {record["status"] for record in found.values()} == {"ok"}
-    assert "surely slower than fake:units=100" in flags(slow)["dropped"]
+    assert "surely slower than fake:units=25" in flags(slow)["dropped"]
     assert "few-rounds" not in flags(slow)
     assert "dropped" not in flags(winner) | flags(base)
     assert slow["verification"]["checks"] == ["a", "b", "after"]
     # The baseline stays to the end, at a slower pace; who is dropped saves its slots.
     spent = {label: sum(rounds(run, record).values()) for label, record in found.items()}
-    assert spent[SLOW] < spent["fake:units=100"]
-    assert spent["fake:units=300"] < spent["fake:units=100"]
+    assert spent[SLOW] < spent["fake:units=25"]
+    assert spent["fake:units=300"] < spent["fake:units=25"]
     assert set(rounds(run, base)) == set(rounds(run, winner))
     assert winner["summary"]["vs_baseline"]["verdict"] == "faster"
 
@@ -85,7 +85,7 @@ def test_a_race_drops_the_slow_ones_and_names_the_fastest(tmp_path: Path, site) 
     shown = ngb("show", "run", cwd=tmp_path, env=site, check=0).stdout
     said = " ".join(shown.split())
     assert "1 left the race early, surely slower" in said
-    assert "fake:units=100" in said.split("model batch")[0]
+    assert "fake:units=25" in said.split("model batch")[0]
     assert SLOW not in said.split("model batch")[0]
     assert "ok dropped" in said
 
@@ -110,7 +110,7 @@ def test_who_was_dropped_stays_so_after_an_interrupt(tmp_path: Path, site) -> No
     found = {record["label"]: record for record in json.loads(out)}
     check(run, found)
     assert set(rounds(run, found[SLOW])) == {0}
-    assert len(rounds(run, found["fake:units=100"])) > 1
+    assert len(rounds(run, found["fake:units=25"])) > 1
 
 
 def start(path: Path, site: Mapping[str, str]) -> subprocess.Popen[str]:

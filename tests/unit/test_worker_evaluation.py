@@ -42,7 +42,9 @@ def test_outputs_may_reuse_one_buffer() -> None:
 
 
 def test_outputs_without_items_are_left_out() -> None:
-    run = lambda inputs: {"y": inputs["x"], "loss": np.float32(1)}  # noqa: E731
+    def run(inputs: Arrays) -> Arrays:
+        return {"y": inputs["x"], "loss": np.float32(1)}
+
     assert list(predict(run, {"x": X}, axes={"x": 0}, batch=2)) == ["y"]
     with pytest.raises(RunFailed, match="cannot be told apart"):
         predict(lambda inputs: {"loss": np.float32(1)}, {"x": X}, axes={"x": 0}, batch=2)

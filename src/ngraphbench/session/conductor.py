@@ -143,8 +143,7 @@ class Conductor:
                     return False
                 self._check_after(residents)
                 self._evaluate(residents)
-                self._measure_blocks(residents, epoch)
-                self._tell_denormals(residents, epoch)
+                self._measure_alone(residents, epoch)
             self._close(residents, epoch)
             self._checkpoint(epoch, result, canaries.rows)
             return True
@@ -310,13 +309,16 @@ class Conductor:
             self.state.flag(flag["flag"], flag["detail"])
         self.state.thermal.append(watch.to_json())
         watch.close()
+        self._drop_failed(residents, result)
+        return result
+
+    def _drop_failed(self, residents: dict[str, Resident], result: EpochResult) -> None:
         for failure in result.failures:
             resident = residents.pop(failure.key)
             resident.kill()
             resident.state.fail(failure.error, "measure")
             if failure.key != SENTINEL:
                 self._announce(resident.case)
-        return result
 
     def _leave(self, residents: dict[str, Resident], drop: Drop) -> None:
         """End who is beaten, once its outputs proved right to the last; a baseline stays."""
@@ -339,26 +341,28 @@ class Conductor:
             interrupted=self.interrupted,
         )
 
-    def _tell_denormals(self, residents: dict[str, Resident], epoch: int) -> None:
-        """Measure in the first launch what denormal weights cost."""
-        if epoch == 0:
-            tell_flush_factors(
-                {k: r for k, r in residents.items() if k != SENTINEL and r.state.live},
-                lambda r: self._resident(r.case, CaseState(), f"flushed-{r.case.case_id}", epoch),
-                observe=lambda text, done, of: self._phase("alone", text, done, of, epoch),
-                interrupted=self.interrupted,
-            )
+    def _measure_alone(self, residents: dict[str, Resident], epoch: int) -> None:
+        """Measure what interleaved slots cannot tell; what denormals cost, in the first launch."""
+        programs = {k: r for k, r in residents.items() if k != SENTINEL and r.state.live}
 
-    def _measure_blocks(self, residents: dict[str, Resident], epoch: int) -> None:
-        """Measure alone what interleaved slots cannot tell."""
+        def observe(text: str, done: int, of: int) -> None:
+            self._phase("alone", text, done, of, epoch)
+
         measure_blocks(
-            {k: r for k, r in residents.items() if k != SENTINEL and r.state.live},
+            programs,
             session=self.session,
             epoch=epoch,
             folder=self.site.samples,
-            observe=lambda text, done, of: self._phase("alone", text, done, of, epoch),
+            observe=observe,
             interrupted=self.interrupted,
         )
+        if epoch == 0:
+            tell_flush_factors(
+                programs,
+                lambda r: self._resident(r.case, CaseState(), f"flushed-{r.case.case_id}", epoch),
+                observe=observe,
+                interrupted=self.interrupted,
+            )
 
     def _check_after(self, residents: dict[str, Resident]) -> None:
         for key, resident in list(residents.items()):

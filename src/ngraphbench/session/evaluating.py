@@ -18,7 +18,7 @@ from ngraphbench.store.disk import write_whole
 from ngraphbench.types import Json
 from ngraphbench.workload import batch_folder
 
-__all__ = ["EVALUATE_FACTOR", "evaluate_all", "evaluation_folder", "referenced"]
+__all__ = ["evaluate_all", "referenced"]
 
 EVALUATE_FACTOR = 10
 """A labelled set may take so many times the limit of a compile: it is the user's own wish."""
@@ -61,9 +61,10 @@ def referenced(
         "reference": found["value"],
         "file": Path(wish["file"]).name,
         "problem": "",
+        "axes": found["axes"],
     }
-    write_whole(done, json.dumps(kept | {"axes": found["axes"]}))
-    return kept | {"axes": found["axes"]}
+    write_whole(done, json.dumps(kept))
+    return kept
 
 
 def evaluate_all(

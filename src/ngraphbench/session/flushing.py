@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -111,6 +112,9 @@ def _measured(resident: Resident, twin: Resident) -> str:
         return describe_factor(ratios)
     finally:
         twin.kill()
+        # A turn that failed would leave it running beside those that come after.
+        with suppress(NGraphBenchError):
+            resident.suspend()
 
 
 def _turn_ns(resident: Resident, calls: int) -> float:

@@ -200,9 +200,8 @@ def measure_epoch(
     With a ``race`` that decides who runs and when it is over; the budget of who leaves is
     not spent.
     """
-    state = _Epoch(dict(candidates), profile, mode, epoch, dict(call_ns), EpochResult(), race)
-    result = state.result
-    result.rows = {key: [] for key in candidates}
+    result = EpochResult({key: [] for key in candidates})
+    state = _Epoch(dict(candidates), profile, mode, epoch, dict(call_ns), result, race)
     generator = random.Random(f"{seed}/{epoch}")
     budget_ns = epoch_budget_ns(profile, len(candidates))
     started_ns = clock.now_ns()

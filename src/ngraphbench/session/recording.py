@@ -103,18 +103,6 @@ def _case_record(context: _Context, case: Case) -> Json:
     samples = context.samples.get(case.case_id)
     timed = samples is not None and status in MEASURED
     alone = context.read_blocks(case.case_id) if timed and found.blocks else None
-    flags = list(found.flags)
-    partly = coverage_flag(found.coverage)
-    flags += [partly] if partly else []
-    if samples is not None and timed:
-        flags += case_flags(
-            samples,
-            threads=case.device.threads,
-            rounds_min=_rounds_wanted(context, found),
-            rss_bytes=found.rss_bytes,
-            interrupted="interrupted" in context.state.ended,
-        )
-        flags += context.unsteady.get(case.case_id, [])
     name = f"{session.session_id}/{case.case_id[:16]}"
     log = export_key(case) if found.stage == "export" else case.case_id[:16]
     return {
@@ -139,12 +127,28 @@ def _case_record(context: _Context, case: Case) -> Json:
         "costs": _costs(found, samples if timed else None),
         "coverage": found.coverage,
         "verification": _verification(found),
-        "flags": flags,
+        "flags": _flags(context, case, samples if timed else None),
         "weights": found.weights,
         "environment": found.environment,
         "command": reproduce_command(case, session),
         "log": f"logs/{session.session_id}/{log}.log",
     }
+
+
+def _flags(context: _Context, case: Case, samples: Samples | None) -> list[Json]:
+    found = context.state.cases[case.case_id]
+    partly = coverage_flag(found.coverage)
+    flags = [*found.flags, *([partly] if partly else [])]
+    if samples is None:
+        return flags
+    flags += case_flags(
+        samples,
+        threads=case.device.threads,
+        rounds_min=_rounds_wanted(context, found),
+        rss_bytes=found.rss_bytes,
+        interrupted="interrupted" in context.state.ended,
+    )
+    return [*flags, *context.unsteady.get(case.case_id, [])]
 
 
 def _verification(found: CaseState) -> Json | None:

@@ -202,9 +202,8 @@ class Resident:
         return reply, rows
 
     def ask_beyond(self, op: str, *, seconds: float, **fields: object) -> Json:
-        """Return the reply to what is no part of the cell: its time limit grows by as much."""
-        self.state.spent_s -= seconds
-        return self._ask(op, seconds, **fields)
+        """Return the reply to what is no part of the cell, and takes nothing of its time."""
+        return self._worker.request(op, deadline_s=seconds, **fields)
 
     def busy(self, *, on: bool) -> Json:
         """Keep the program running from now on, or stop and return what it did since.

@@ -5,11 +5,13 @@ A request is ``{"id": n, "op": "...", ...}``, its answer ``{"id": n, "ok": true,
 Any program that speaks it can be a worker. Arrays travel as ``.npz`` paths.
 
 Operations are ``hello import probe compile save_artifact load_artifact load run outputs slot
-block busy close``. A ``block`` is timed solo: ``{kind, seconds, folder}`` with ``rate_per_s``
-for ``paced``, ``in_flight`` for ``concurrent``, ``slot_s`` for ``sustained``. Its rows
-(``due_ns start_ns end_ns calls``) are left in ``folder`` as ``block.npz``, what each lane
+block predict busy close``. A ``block`` is timed solo: ``{kind, seconds, folder}`` with
+``rate_per_s`` for ``paced``, ``in_flight`` for ``concurrent``, ``slot_s`` for ``sustained``. Its
+rows (``due_ns start_ns end_ns calls``) are left in ``folder`` as ``block.npz``, what each lane
 computed as ``lane-N.npz``; the answer is ``{requests, stopped, note, window_ns, cpu_ns,
-lanes}``. ``busy {on: true}`` answers at once and then runs the program between requests, until
+lanes}``. ``predict`` runs the arrays of the file ``inputs`` through the program, ``batch`` items
+at a time along ``axes`` (an axis or null for each input), and leaves the outputs in ``path``.
+``busy {on: true}`` answers at once and then runs the program between requests, until
 ``busy {on: false}``, which answers ``{calls, seconds, error}``.
 """
 
