@@ -36,7 +36,7 @@ test: lint  ## Everything: lint, types, layers and all tests
 bench-agreement: $(VENV)/.ready  ## A worker against a plain loop, in turns: paired ratios
 	$(BIN)/python benchmarks/agreement.py
 
-bench-compilers: $(VENV)/.ready  ## Every compiler in its own environment: suite, costs, speed; an hour
+bench-compilers: $(VENV)/.ready  ## Every compiler in its own environment: suite, costs, speed; 21 GB
 	$(BIN)/python benchmarks/compilers.py --write
 
 bench-kernel: $(VENV)/.ready  ## The kernel against known truth, 34000 sessions on a virtual clock

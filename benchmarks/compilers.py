@@ -7,7 +7,7 @@ passes inside it, and for each network how long it compiles and how many times a
 it is, in both of its presets, all of one interleaved session per network. Read it so: a speed-up
 holds for this machine, these versions and batch 1; "-" was not measured, and the word beside it
 says why. ``--write`` puts the table into docs/compilers.md. Environments stay (``ngb env list``),
-and are made anew only where they are not whole. It takes an hour where none is there, and 14 GB.
+and are made anew only where they are not whole. All of them take 21 GB.
 """
 
 from __future__ import annotations
