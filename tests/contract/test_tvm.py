@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -21,8 +21,12 @@ COMPILER = Tvm()
 STEPS = [Progress(16, 15, 60.0), Progress(32, 30, 130.5), Progress(40, 38, 170.0)]
 
 
+SERIAL = "loops as they are written are serial: one thread runs them, however many there are"
+
+
 class TestTvm(CompilerContract):
     compiler = COMPILER
+    known_gaps: ClassVar = {"test_threads_asked_for_are_used": SERIAL}
 
 
 @pytest.fixture

@@ -42,6 +42,9 @@ BUSY_SHARE = 0.01
 SKIPPED_SHARE = 0.3
 SETTLE_S = 0.3
 OBSERVED_S = 0.4
+IDLE_S = 0.1
+IDLE_SHARE = 0.02
+IDLE_MAX_S = 3.0
 TASKS = Path("/proc/self/task")
 
 
@@ -83,13 +86,27 @@ def child_processes() -> set[int]:
 
 def busy_threads(program: Program) -> int:
     """Return how many threads do a real share of the program's work."""
-    # Libraries start their pools spinning when they are imported; let that end first.
     _run_for(program, SETTLE_S)
+    _wait_until_idle()
     before = _cpu_ns()
     _run_for(program, OBSERVED_S)
     spent = [after - before.get(task, 0) for task, after in _cpu_ns().items()]
     most = max(spent, default=0)
     return sum(1 for value in spent if value > BUSY_SHARE * most)
+
+
+def _wait_until_idle() -> None:
+    """Return when no other thread of this process takes CPU time, or after ``IDLE_MAX_S``.
+
+    Pools spin once they are made, and on a busy machine that outlasts a few runs.
+    """
+    ends = time.monotonic() + IDLE_MAX_S
+    while time.monotonic() < ends:
+        before = _cpu_ns()
+        time.sleep(IDLE_S)
+        spent = (after - before.get(task, 0) for task, after in _cpu_ns().items())
+        if sum(spent) < IDLE_SHARE * IDLE_S * 1e9:
+            return
 
 
 @contextmanager
