@@ -1,4 +1,4 @@
-"""A campaign: the sessions of a plan, one after another, into a run directory. Resumable.
+"""A campaign: the sessions of a plan into a run directory, devices in parallel. Resumable.
 
 A session is the unit of commit; what the journal holds is done. Everything else is the
 difference between the plan and the journal, worked out anew at each start.
@@ -7,22 +7,41 @@ difference between the plan and the journal, worked out anew at each start.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from ngraphbench import __version__
 from ngraphbench.agent import spool_folder
-from ngraphbench.case import Case, Session, digest
-from ngraphbench.engines.base import Engine
+from ngraphbench.case import Case, Session, canonical, digest
+from ngraphbench.crew import Crew, Report
+from ngraphbench.dispatch import Dispatch, Job, Policy
+from ngraphbench.engines.base import DeviceLost, Engine, Interrupted
 from ngraphbench.errors import ClusterError
 from ngraphbench.plan import Plan
 from ngraphbench.records import SCHEMA_VERSION, empty_costs, now_utc
 from ngraphbench.store.rundir import RunDir, cases_to_retry
 from ngraphbench.types import Json
 
-__all__ = ["Campaign"]
+__all__ = ["Arrivals", "Campaign"]
 
-AGENT_TRIES = 2
+LOCAL = "local"
+LOOK_S = 0.5
+"""How often late devices are looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Devices that were asked for and are not there yet.
+
+    ``look`` returns the plan of a device once it is there, else None; those in ``names`` are
+    waited for at the end for ``patience_s`` seconds.
+    """
+
+    names: tuple[str, ...] = ()
+    look: Callable[[str], Plan | None] = lambda name: None
+    patience_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -34,102 +53,150 @@ class Campaign:
     engine: Engine
     emit: Callable[[Json], None]
     retry: Collection[str] = ()
+    policy: Policy = field(default_factory=Policy)
+    arrivals: Arrivals = field(default_factory=Arrivals)
     kept: int = field(default=0, init=False)
+    missing: list[str] = field(default_factory=list, init=False)
+    _dispatch: Dispatch = field(default_factory=Dispatch, init=False)
+    _asked: int = field(default=0, init=False)
+    _interrupted: bool = field(default=False, init=False)
 
     def run(self) -> None:
-        """Measure what is left of the plan.
+        """Measure what is left of the plan, one session at a time on each device.
 
-        Raises Interrupted when the user stops it, ClusterError when the agent dies twice
-        in one session; whatever was finished is in the journal.
+        Raises Interrupted when the user stops it, ClusterError when the agent of this very
+        machine dies twice in one session; whatever was finished is in the journal. Where another
+        device fails, its cells become records and the other devices go on.
         """
-        for session_id in self.directory.finished_sessions():
+        spools = list((self.directory.path / "spool").glob("*"))
+        finished = self.directory.finished_sessions() if spools else frozenset()
+        for spool in spools:
             # Left where a client was killed right after its commit.
-            shutil.rmtree(self.directory.path / "spool" / session_id, ignore_errors=True)
-        self.directory.append([skip_record(*skip) for skip in self.plan.skipped])
-        sessions = self._sessions()
-        for index, session in enumerate(sessions):
-            self._announce(session, index, len(sessions))
-            self._all_parts(session)
+            if spool.name in finished:
+                shutil.rmtree(spool, ignore_errors=True)
+        self._dispatch = Dispatch(self.policy)
+        self._take(self.plan)
+        self.missing = list(self.arrivals.names)
+        with Crew(self.engine, self.directory.path) as crew:
+            self._all(crew)
+        if self._interrupted or (self._asked and self._dispatch.waiting):
+            raise Interrupted
 
-    def _sessions(self) -> list[Session]:
+    def _take(self, plan: Plan) -> None:
+        self.directory.append([skip_record(*skip) for skip in plan.skipped])
+        self._dispatch.add(self._left_of(plan))
+
+    def _all(self, crew: Crew) -> None:
+        """Start what can start and take what comes, until nothing runs or is waited for."""
+        idle_since: float | None = None
+        while True:
+            try:
+                for job in self._dispatch.begin():
+                    self._announce(job)
+                    crew.start(job)
+                if self._dispatch.running:
+                    idle_since = None
+                else:
+                    idle_since = idle_since or time.monotonic()
+                    waited_s = time.monotonic() - idle_since
+                    stopped = self._dispatch.stopped
+                    if stopped or not self.missing or waited_s > self.arrivals.patience_s:
+                        return
+                report = crew.next(LOOK_S if self.missing else None)
+                if report is None:
+                    self._look_for_arrivals()
+                else:
+                    self._hear(report)
+            except KeyboardInterrupt:
+                self._stop()
+
+    def _look_for_arrivals(self) -> None:
+        for name in [] if self._dispatch.stopped else list(self.missing):
+            plan = self.arrivals.look(name)
+            if plan is not None:
+                self.missing.remove(name)
+                self.emit({"event": "note", "text": f"{name} has joined"})
+                self._take(plan)
+
+    def _stop(self) -> None:
+        """Pass Ctrl-C on: once to finish the slot, twice to stop, then by force."""
+        self._asked += 1
+        self._dispatch.stopped = True
+        self.engine.interrupt()
+        self.emit({"event": "stopping", "text": _STOPPING[min(self._asked, 2) - 1]})
+
+    def _hear(self, report: Report) -> None:
+        job = report.job
+        if report.event is not None:
+            several = len(self._dispatch.devices) > 1
+            self.emit({**report.event, **({"device": job.device} if several else {})})
+        elif report.outcome is not None:
+            self._commit(job.session, report.outcome["records"])
+            rest = self._rest(job, set(report.outcome["deferred"]))
+            self._dispatch.finish(job.device, rest)
+        elif isinstance(report.error, Interrupted):
+            self._interrupted = self._dispatch.stopped = True
+            self._dispatch.finish(job.device)
+        elif isinstance(report.error, ClusterError):
+            self._failed(job, report.error)
+        else:
+            _raise(report.error)
+
+    def _failed(self, job: Job, error: ClusterError) -> None:
+        """Try a session again, or give it up, or the whole device."""
+        verdict = self._dispatch.fail(job.device, lost=isinstance(error, DeviceLost))
+        if verdict == "again":
+            self.emit({"event": "note", "text": f"{error.message} Going on with a new one."})
+            return
+        if job.device == LOCAL:
+            raise error
+        jobs = [job]
+        if verdict == "quarantined":
+            jobs += self._dispatch.drain(job.device)
+            text = f"{job.device} gets no more sessions: {error.message}"
+            self.emit({"event": "note", "text": text})
+        why = ("unavailable", error.reason or "device", error.message)
+        for one in jobs:
+            records = [skip_record(case, *why) for case in one.session.cases]
+            for record in self.directory.append(records):
+                self.emit({"event": "record", "record": record})
+
+    def _left_of(self, plan: Plan) -> list[Session]:
         """Return what is left to do: planned sessions that are not finished, and retries."""
+        stored: dict[str, list[Json]] = {}
+        for record in self.directory.journal.stream():
+            if record["kind"] == "session":
+                key = _conditions(record, record.get("conditions", {}))
+                few = {"cases": record["cases"], "attempt": record["attempt"]}
+                stored.setdefault(key, []).append(few)
+        found = self.directory.records() if self.retry else []
+        again = {case.case_id for case in cases_to_retry(found, self.retry)}
         left: list[Session] = []
-        for session in self.plan.sessions:
-            ids = self._missing(session) | self._to_retry(session)
-            wanted = [case for case in session.cases if case.case_id in ids]
-            self.kept += len(session.cases) - len(wanted)
-            if len(wanted) == len(session.cases) and not self._same(session):
+        for session in plan.sessions:
+            wanted = {**session.to_json(), "mode": session.method.mode}
+            same = stored.get(_conditions(wanted, session.method.conditions), [])
+            ids = _missing(session, same) | _to_retry(session, again)
+            cases = [case for case in session.cases if case.case_id in ids]
+            self.kept += len(session.cases) - len(cases)
+            if len(cases) == len(session.cases) and not same:
                 left.append(session)
-            elif wanted:
-                cases = self._with_baselines(session, wanted)
-                left.append(session.retry(cases, self._next(session)))
+            elif cases:
+                attempt = 1 + max((record["attempt"] for record in same), default=0)
+                left.append(session.retry(_with_baselines(session, cases), attempt))
         return left
 
-    def _same(self, session: Session) -> list[Json]:
-        """Return the stored sessions measured under the same conditions."""
-        wanted = {**session.to_json(), "mode": session.method.mode}
-        keys = ("baseline", "fingerprint", "profile", "mode", "seed")
-        return [
-            record
-            for record in self.directory.sessions()
-            if all(record[key] == wanted[key] for key in keys)
-            and record.get("conditions", {}) == session.method.conditions
-        ]
-
-    def _missing(self, session: Session) -> set[str]:
-        done = {case_id for record in self._same(session) for case_id in record["cases"]}
-        return {case.case_id for case in session.cases} - done
-
-    def _to_retry(self, session: Session) -> set[str]:
-        found = cases_to_retry(self.directory.records(), self.retry)
-        again = {case.case_id for case in found} & {case.case_id for case in session.cases}
-        if not again:
+    def _rest(self, job: Job, deferred: set[str]) -> Session | None:
+        """Return what a session left for lack of memory as a part with its own baseline."""
+        session, part = job.whole, job.session
+        cases = [case for case in session.cases if case.case_id in deferred]
+        if not cases:
+            return None
+        again = session.retry(_with_baselines(session, cases), part.attempt + 1)
+        if len(again.cases) < len(part.cases):
             return again
-        # Only side by side with its baseline does a cell get its comparison back.
-        pairs = ((case.case_id, session.baseline_case(case)) for case in session.cases)
-        return again | {key for key, base in pairs if base and base.case_id in again}
-
-    def _next(self, session: Session) -> int:
-        return 1 + max((record["attempt"] for record in self._same(session)), default=0)
-
-    def _with_baselines(self, session: Session, cases: Sequence[Case]) -> tuple[Case, ...]:
-        """Add to ``cases`` the baselines they are compared with; order as in the session."""
-        wanted = {case.case_id for case in cases}
-        for case in cases:
-            baseline = session.baseline_case(case)
-            if baseline is not None:
-                wanted.add(baseline.case_id)
-        return tuple(case for case in session.cases if case.case_id in wanted)
-
-    def _all_parts(self, session: Session) -> None:
-        """Run a session, then what it left for lack of memory, each part with its baseline."""
-        part: Session | None = session
-        attempt = session.attempt
-        while part is not None:
-            deferred = self._one(part)
-            cases = [case for case in session.cases if case.case_id in deferred]
-            if not cases:
-                return
-            attempt += 1
-            again = session.retry(self._with_baselines(session, cases), attempt)
-            # A part that is no smaller would be deferred for ever.
-            part = again if len(again.cases) < len(part.cases) else None
-            if part is None:
-                self.directory.append([skip_record(c, *_NO_MEMORY) for c in cases])
-
-    def _one(self, session: Session) -> set[str]:
-        """Run one session to its commit; return the case ids it had no memory for."""
-        for attempt in range(1, AGENT_TRIES + 1):
-            try:
-                outcome = self.engine.submit(session, self.directory.path, self.emit)
-            except ClusterError as error:
-                if attempt == AGENT_TRIES:
-                    raise
-                self.emit({"event": "note", "text": f"{error.message} Going on with a new one."})
-                continue
-            self._commit(session, outcome["records"])
-            return set(outcome["deferred"])
-        return set()
+        # A part that is no smaller would be deferred for ever.
+        self.directory.append([skip_record(case, *_NO_MEMORY) for case in cases])
+        return None
 
     def _commit(self, session: Session, records: list[Json]) -> None:
         """Bring samples and logs home, then write the journal, then drop the spool."""
@@ -145,11 +212,53 @@ class Campaign:
             if record["kind"] == "case":
                 self.emit({"event": "record", "record": record})
 
-    def _announce(self, session: Session, index: int, total: int) -> None:
-        models = ", ".join(dict.fromkeys(case.model.label for case in session.cases))
-        self.emit({"event": "session", "index": index + 1, "of": total, "title": models})
+    def _announce(self, job: Job) -> None:
+        models = ", ".join(dict.fromkeys(case.model.label for case in job.session.cases))
+        several = len(self._dispatch.devices) > 1
+        done, total = self._dispatch.place(job.device) if several else self._dispatch.places
+        told = {"event": "session", "index": done + 1, "of": total, "title": models}
+        self.emit({**told, **({"device": job.device} if several else {})})
 
 
+def _conditions(record: Mapping[str, object], conditions: Json) -> str:
+    """Return what sessions measured under the same conditions have in common."""
+    keys = ("baseline", "fingerprint", "profile", "mode", "seed")
+    return digest([*(record[key] for key in keys), canonical(conditions)])
+
+
+def _missing(session: Session, same: Sequence[Json]) -> set[str]:
+    done = {case_id for record in same for case_id in record["cases"]}
+    return {case.case_id for case in session.cases} - done
+
+
+def _to_retry(session: Session, wanted: set[str]) -> set[str]:
+    again = wanted & {case.case_id for case in session.cases} if wanted else set()
+    if not again:
+        return again
+    # Only side by side with its baseline does a cell get its comparison back.
+    pairs = ((case.case_id, session.baseline_case(case)) for case in session.cases)
+    return again | {key for key, base in pairs if base and base.case_id in again}
+
+
+def _with_baselines(session: Session, cases: Sequence[Case]) -> tuple[Case, ...]:
+    """Add to ``cases`` the baselines they are compared with; order as in the session."""
+    wanted = {case.case_id for case in cases}
+    for case in cases:
+        baseline = session.baseline_case(case)
+        if baseline is not None:
+            wanted.add(baseline.case_id)
+    return tuple(case for case in session.cases if case.case_id in wanted)
+
+
+def _raise(error: BaseException | None) -> NoReturn:
+    raise error if error is not None else AssertionError("a report without content")
+
+
+_STOPPING = (
+    "finishing the slot or the build at hand; press Ctrl-C again to stop at once"
+    " (finished epochs are kept)",
+    "stopping now; finished epochs are kept",
+)
 _NO_MEMORY = (
     "skipped",
     "memory",

@@ -43,6 +43,7 @@ class FakeEngine:
         self.asked: list[list[str]] = []
         self.deferred: list[list[str]] = []
         self.failing: list[Exception] = []
+        self.interrupts = 0
 
     def devices(self) -> Json:
         return {"local": {"threads": 2}}
@@ -60,6 +61,9 @@ class FakeEngine:
         records.append(session_record(wanted, done))
         ids = [c.case_id for c in wanted.cases if c.label in later]
         return {"finished": True, "records": records, "deferred": ids}
+
+    def interrupt(self) -> None:
+        self.interrupts += 1
 
     def record(self, wanted: Case, of: Session) -> Json:
         status = self.statuses.get(wanted.label, "ok")
