@@ -13,14 +13,20 @@ if TYPE_CHECKING:
     from ngraphbench.api import Run as Run
     from ngraphbench.api import bench as bench
     from ngraphbench.api import run as run
+    from ngraphbench.studies.verbs import design as design
 
 __version__ = "0.1.0"
-__all__ = ["Run", "__version__", "bench", "run"]
+__all__ = ["Run", "__version__", "bench", "design", "run"]
+
+_PLACES = {
+    **dict.fromkeys(("Run", "bench", "run"), "ngraphbench.api"),
+    **dict.fromkeys(("design",), "ngraphbench.studies.verbs"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Run", "bench", "run"):
-        return getattr(importlib.import_module("ngraphbench.api"), name)
+    if name in _PLACES:
+        return getattr(importlib.import_module(_PLACES[name]), name)
     raise AttributeError(f"module 'ngraphbench' has no attribute {name!r}")
 
 

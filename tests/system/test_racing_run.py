@@ -16,7 +16,6 @@ from command_line import ngb, records
 from processes import processes_of, wait_until
 
 from ngraphbench.store.samples import read_samples
-from ngraphbench.testing.workloads import write_onnx
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_lock")]
 
@@ -29,20 +28,6 @@ baseline: "fake:units=300"
 batch_sizes: [1]
 measure: {profile: PROFILE, threads: 1, best: true}
 """
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Mapping[str, str]:
-    """Return an environment in which the vendor-free compiler is installed as ``fake``."""
-    write_onnx(tmp_path / "double.onnx", "fake")
-    about = tmp_path / "site" / "fakery-0.dist-info"
-    about.mkdir(parents=True)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: fakery\nVersion: 0\n")
-    (about / "entry_points.txt").write_text(
-        "[ngraphbench.compilers]\nfake = ngraphbench.compilers.fake:FakeCompiler\n"
-    )
-    paths = [str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")]
-    return {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def experiment(folder: Path, profile: str) -> Path:

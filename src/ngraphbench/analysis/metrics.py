@@ -31,7 +31,7 @@ from ngraphbench.analysis.tables import Evidence, Read
 from ngraphbench.analysis.verdict import verdicts
 from ngraphbench.types import Json
 
-__all__ = ["Metrics", "Order", "metrics"]
+__all__ = ["Metrics", "Order", "finite", "metrics"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Metrics:
     def to_json(self) -> Json:
         """Return plain JSON; numbers that are not finite become null."""
         found = {"about": {**ORIGINS, "trap": TRAP}, **asdict(self)}
-        plain: Json = _finite(found)
+        plain: Json = finite(found)
         return plain
 
 
@@ -113,11 +113,12 @@ def _order(evidence: Evidence, order: Reversal) -> Order:
     )
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """Return JSON in which every number that is not finite is null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return value

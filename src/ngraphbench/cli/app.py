@@ -14,7 +14,15 @@ from typing import Annotated, Any
 import typer
 
 from ngraphbench import __version__
-from ngraphbench.cli import environments, inspecting, measuring, ordering, proving, studying
+from ngraphbench.cli import (
+    designing,
+    environments,
+    inspecting,
+    measuring,
+    ordering,
+    proving,
+    studying,
+)
 from ngraphbench.errors import NGraphBenchError, SpecError, StoreError
 
 __all__ = ["app", "run"]
@@ -56,7 +64,8 @@ def _root(
 
 app.command("bench", rich_help_panel="Measure")(measuring.bench)
 app.command("run", rich_help_panel="Measure")(measuring.run)
-app.command("develop", rich_help_panel="Measure")(studying.develop)
+app.command("design", rich_help_panel="Study")(designing.design)
+app.command("develop", rich_help_panel="Study")(studying.develop)
 app.command("show", rich_help_panel="Look")(inspecting.show)
 app.command("reversals", rich_help_panel="Look")(ordering.reversals)
 app.command("report", rich_help_panel="Look")(inspecting.report)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +19,7 @@ __all__ = [
     "bench_settings",
     "in_flight_list",
     "model_entries",
+    "watched",
     "whole_numbers",
 ]
 
@@ -53,6 +55,19 @@ def whole_numbers(text: str, *, key: str, what: str) -> list[int]:
         raise SpecError(
             f"{text!r} is not a list of {what}.", key=key, hint="Write 1,8 or 4."
         ) from None
+
+
+@contextmanager
+def watched() -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Hold what draws a run's progress; an interruption ends the command as Ctrl-C does."""
+    from ngraphbench.engines.base import Interrupted
+    from ngraphbench.report.progress import RunProgress
+
+    with RunProgress() as progress:
+        try:
+            yield progress.feed
+        except Interrupted:
+            raise KeyboardInterrupt from None
 
 
 def bench_settings(
