@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import polars
 
     from ngraphbench.analysis.metrics import Metrics
+    from ngraphbench.report.charts import Chart
 
 __all__ = ["Run", "available", "bench", "execute", "plan_of", "run"]
 
@@ -123,6 +124,33 @@ class Run:
         evidence = (self.history(), self.sessions(), self.samples)
         write_report(target, *evidence, title=title, root=self.path)
         return target
+
+    def charts(self) -> dict[str, Chart]:
+        """Return the charts that the run has data for, by name; a notebook shows them.
+
+        ``chart.table()`` are the values, ``chart.to_svg()`` is a picture that stands alone.
+        """
+        from ngraphbench.report.gallery import charts
+        from ngraphbench.report.scene import Scene
+
+        return charts(Scene(self.history(), self.sessions(), self.samples))
+
+    def figures(self, folder: str | Path, *, form: str = "svg") -> list[Path]:
+        """Write every chart for a paper, its values beside it as CSV, and return the paths.
+
+        ``form`` is ``svg``, ``pdf`` or ``png``; the last two need ``ngraphbench[report]``.
+        """
+        from ngraphbench.report.figures import write_figures
+
+        return write_figures(self.charts().values(), Path(folder), form=form)
+
+    def _repr_html_(self) -> str:
+        """Return the verdict, the cells and the speed-ups, as a notebook shows them."""
+        from ngraphbench.report.notebook import run_html
+        from ngraphbench.report.scene import Scene
+
+        scene = Scene(self.history(), self.sessions(), self.samples)
+        return run_html(scene, title=self.path.resolve().name)
 
     def exit_code(self, *, strict: bool = False) -> int:
         """Return 1 when a cell went wrong (``strict``: or was unstable), else 0.

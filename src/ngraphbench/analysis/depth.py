@@ -20,7 +20,7 @@ from ngraphbench.analysis.tables import Cell, Evidence, Group, Interval
 from ngraphbench.case import canonical
 from ngraphbench.types import Array, Json
 
-__all__ = ["DepthFit", "Speed", "depth_fits"]
+__all__ = ["DepthFit", "Speed", "depth_fits", "family"]
 
 NS_PER_MS = 1e6
 
@@ -120,7 +120,7 @@ def depth_fits(evidence: Evidence) -> list[DepthFit]:
         model = group.cells[0].record["case"]["model"]
         depth = model["args"].get("depth")
         if isinstance(depth, int) and not isinstance(depth, bool):
-            gathered.setdefault((_title(model), *group.setting), {})[depth] = group
+            gathered.setdefault((family(model), *group.setting), {})[depth] = group
     found = []
     for key, groups in gathered.items():
         if len(groups) < 2:
@@ -130,7 +130,7 @@ def depth_fits(evidence: Evidence) -> list[DepthFit]:
     return found
 
 
-def _title(model: Json) -> str:
+def family(model: Json) -> str:
     """Return the model without its depth, such as ``block:vit?width=192``."""
     head = str(model["source"]).partition("?")[0]
     rest = {key: value for key, value in sorted(model["args"].items()) if key != "depth"}

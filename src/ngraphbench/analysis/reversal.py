@@ -16,7 +16,7 @@ from ngraphbench.analysis.tables import Cell, Evidence, Group, Interval, Read
 from ngraphbench.summary import verdict as judge
 from ngraphbench.types import Json
 
-__all__ = ["Order", "Reversal", "comparable", "reversals"]
+__all__ = ["Order", "Reversal", "comparable", "reversals", "reversals_of"]
 
 Order: TypeAlias = Literal["kept", "reversed", "tie", "unresolved"]
 
@@ -73,7 +73,11 @@ def reversals(records: Sequence[Json], sessions: Sequence[Json], read: Read) -> 
 
     Pairs that never stood in one session come last, as ``unresolved`` (``unpaired``).
     """
-    evidence = Evidence(records, sessions, read)
+    return reversals_of(Evidence(records, sessions, read))
+
+
+def reversals_of(evidence: Evidence) -> list[Reversal]:
+    """Return what ``reversals`` does, of an evidence that is there."""
     alike: dict[tuple[object, ...], list[Group]] = {}
     for group in evidence.groups:
         alike.setdefault(group.setting, []).append(group)

@@ -17,7 +17,7 @@ from ngraphbench.summary import Comparison
 from ngraphbench.summary import verdict as judge
 from ngraphbench.types import Json
 
-__all__ = ["Outcome", "Verdict", "headline", "headline_sentences", "verdicts"]
+__all__ = ["Outcome", "Verdict", "headline", "headline_sentences", "verdicts", "verdicts_of"]
 
 Outcome: TypeAlias = Literal["faster", "not-faster", "unresolved", "no-baseline", "alone", "none"]
 
@@ -51,7 +51,11 @@ class Verdict:
 
 def verdicts(records: Sequence[Json], sessions: Sequence[Json], read: Read) -> list[Verdict]:
     """Return one verdict per model, batch size and session, in the order of the models."""
-    evidence = Evidence(records, sessions, read)
+    return verdicts_of(Evidence(records, sessions, read))
+
+
+def verdicts_of(evidence: Evidence) -> list[Verdict]:
+    """Return what ``verdicts`` does, of an evidence that is there."""
     return [_verdict(evidence, group) for group in evidence.groups]
 
 

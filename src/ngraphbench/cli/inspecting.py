@@ -93,11 +93,27 @@ def report(
             "--html", metavar="FILE", help="Where to write it.", show_default="DIR/report.html"
         ),
     ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(
+            "--figures",
+            metavar="OUT",
+            help="Write the charts there, sized for a column of a paper, each with its values"
+            " as CSV; the page only with --html.",
+        ),
+    ] = None,
+    form: Annotated[
+        str, typer.Option("--format", metavar="svg|pdf|png", help="What figures are written as.")
+    ] = "svg",
 ) -> int:
-    """Write the one-file HTML report of a run, from its records alone."""
+    """Write the one-file HTML report of a run, or its figures, from its records alone."""
     from ngraphbench.api import Run
 
-    typer.echo(str(Run.open(directory).report(html)))
+    run = Run.open(directory)
+    for path in run.figures(figures, form=form) if figures is not None else ():
+        typer.echo(str(path))
+    if html is not None or figures is None:
+        typer.echo(str(run.report(html)))
     return 0
 
 

@@ -1,39 +1,50 @@
 """One self-contained page: the answer first, then the evidence, then what it does not tell.
 
 The page holds nothing that is not in records or derived from samples. Every string is
-escaped, links can only lead into the run directory, and nothing is fetched or scripted.
+escaped, links can only lead into the run directory, and nothing is fetched: its policy lets
+the one script and the one style sheet that stand in it act, known by their digests.
 """
 
 from __future__ import annotations
 
+import base64
 import functools
-import json
-import math
+import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from ngraphbench import __version__
-from ngraphbench.analysis.reversal import Reversal, reversals
-from ngraphbench.analysis.tables import Cell, Evidence, Group, Interval, Read
-from ngraphbench.analysis.verdict import Verdict, headline_sentences, verdicts
+from ngraphbench.analysis.tables import Evidence, Read
+from ngraphbench.analysis.verdict import headline_sentences
 from ngraphbench.analysis.versions import version_verdicts
 from ngraphbench.errors import NGraphBenchError, StoreError
-from ngraphbench.records import FAILURES
 from ngraphbench.report.alone import block_tables
+from ngraphbench.report.charts import Tags
+from ngraphbench.report.drawing import key_shape, shape_definitions
+from ngraphbench.report.embedding import chart_html
+from ngraphbench.report.facets import Facets
+from ngraphbench.report.gallery import charts
+from ngraphbench.report.opening import opening
+from ngraphbench.report.palette import DARK, LIGHT, SERIES_DARK, SERIES_LIGHT
+from ngraphbench.report.rows import (
+    cost_table,
+    environment_rows,
+    group_row,
+    href,
+    order_rows,
+    session_row,
+)
+from ngraphbench.report.scene import Scene, anchor, tags_of
+from ngraphbench.report.support import reasons, support_rows
 from ngraphbench.report.wording import (
     FLAGS,
-    MARKS,
     STATUSES,
     cautions,
-    cost,
     evaluation_lines,
-    figure,
     flags_used,
-    plus_minus,
     session_notes,
     visible,
 )
@@ -41,27 +52,7 @@ from ngraphbench.types import Json
 
 __all__ = ["write_report"]
 
-MESSAGE_LENGTH = 4000
-WEAK_CONTROL_PERCENT = 10.0
-"""An A/A interval wider than this would hide what the run wants to tell."""
-
-COSTS = {
-    "export_s": "export",
-    "environment_s": "environment",
-    "import_s": "import",
-    "tuning_s": "tuning",
-    "compile_cold_s": "compile, cold",
-    "compile_warm_s": "compile, warm",
-    "artifact_load_s": "load artefact",
-    "load_s": "load inputs",
-    "first_run_s": "first run",
-    "runs_until_steady": "runs until steady",
-    "artifact_bytes": "artefact",
-    "peak_rss_bytes": "peak memory",
-    "leak_bytes_per_1000_calls": "growth/1000 calls",
-    "device_memory_bytes": "device memory",
-    "energy_joules": "energy",
-}
+HERE = Path(__file__).parent
 
 
 def write_report(
@@ -79,7 +70,8 @@ def write_report(
     NGraphBenchError without jinja2.
     """
     home = os.path.relpath(root or path.parent, path.parent)
-    page = _page(records, sessions, functools.cache(read), title=title, home=home)
+    _need_jinja()
+    page = _page(Scene(records, sessions, functools.cache(read)), title=title, home=home)
     text = _render(page)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -96,24 +88,67 @@ def write_report(
             unfinished.unlink(missing_ok=True)
 
 
-def _render(page: Json) -> str:
+def _need_jinja() -> None:
+    """Raise before any work is done in vain."""
     try:
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+        import jinja2  # noqa: F401
     except ImportError as error:
         raise NGraphBenchError(
             "The HTML report needs jinja2, which is not installed here.",
             reason="missing-jinja2",
             hint="Run: pip install 'ngraphbench[report]'",
         ) from error
+
+
+def _render(page: Json) -> str:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
+        loader=FileSystemLoader(HERE),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("template.html").render(page)
+    environment.filters["drawn"] = Markup  # what drawing.py made, where all text is escaped
+    return environment.get_template("template.html").render(page | _assets())
+
+
+def _assets() -> Json:
+    """Return the script and the style sheet, with the digests that let them act."""
+    script = (HERE / "report.js").read_text(encoding="utf-8")
+    style = _colours() + (HERE / "style.css").read_text(encoding="utf-8")
+    return {
+        "script": script,
+        "style": style,
+        "script_digest": _digest(script),
+        "style_digest": _digest(style),
+    }
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode()
+
+
+def _colours() -> str:
+    """Return the colours of both themes as variables, and the styles of the series."""
+    light = _variables(LIGHT, SERIES_LIGHT)
+    dark = _variables(DARK, SERIES_DARK)
+    series = "".join(f".s{i}{{color:var(--s{i})}}" for i in range(len(SERIES_LIGHT)))
+    return (
+        f":root{{color-scheme:light;{light}}}"
+        f"@media(prefers-color-scheme:dark){{:root:not([data-theme]){{color-scheme:dark;{dark}}}}}"
+        f":root[data-theme=dark]{{color-scheme:dark;{dark}}}"
+        f"@media print{{:root,:root[data-theme],:root:not([data-theme])"
+        f"{{color-scheme:light;{light}--bg:#fff}}}}{series}\n"
+    )
+
+
+def _variables(theme: dict[str, str], series: Sequence[str]) -> str:
+    named = [*theme.items(), *((f"s{i}", colour) for i, colour in enumerate(series))]
+    return "".join(f"--{name}:{colour};" for name, colour in named)
 
 
 def _shown(value: Any) -> Any:
@@ -123,40 +158,61 @@ def _shown(value: Any) -> Any:
     return value
 
 
-def _page(
-    records: Sequence[Json], sessions: Sequence[Json], read: Read, *, title: str, home: str
-) -> Json:
-    evidence = Evidence(records, sessions, read)
-    answers = verdicts(records, sessions, read)
-    orders = reversals(records, sessions, read)
-    link = functools.partial(_href, home)
+def _page(scene: Scene, *, title: str, home: str) -> Json:
+    evidence = scene.evidence
+    link = functools.partial(href, home)
     groups = [
-        _group(evidence, group, answer, link)
-        for group, answer in zip(evidence.groups, answers, strict=True)
+        group_row(group, answer, link)
+        for group, answer in zip(evidence.groups, scene.answers, strict=True)
     ]
     cells = [row for group in groups for row in group["rows"]]
+    labels = list(scene.palette.numbers)
+    facets = Facets(tags_of(g, cell.label) for g in evidence.groups for cell in g.cells)
     return {
         "title": title,
         "version": __version__,
-        "headline": headline_sentences(answers, orders),
-        "answers": answers,
+        "opening": opening(scene),
+        "headline": headline_sentences(scene.answers, scene.orders),
         "groups": groups,
         "cells": cells,
-        "failures": [row for row in cells if not row["rate"]],
+        "by_id": {row["id"]: row for row in cells},
+        "labels": labels,
+        "numbers": scene.palette.numbers,
+        "support": support_rows(evidence, labels),
+        "reasons": reasons(evidence),
         "versions": version_verdicts(evidence),
-        "orders": _orders(orders),
-        "unpaired": sum(order.reason == "unpaired" for order in orders),
+        "orders": order_rows(scene.orders),
+        "unpaired": sum(order.reason == "unpaired" for order in scene.orders),
         "verified": [row for row in cells if row["verification"]],
         "evaluations": evaluation_lines(evidence),
         "alone": block_tables(evidence),
-        "costs": _costs(cells),
+        "costs": cost_table(cells),
         "flags": [(flag, FLAGS.get(flag, "see the record")) for flag in flags_used(evidence)],
         "statuses": [(s, m) for s, m in STATUSES.items() if s in {r["status"] for r in cells}],
         "cautions": cautions(evidence),
         "notes": session_notes(evidence),
-        "sessions": [_session(session, link) for session in evidence.sessions.values()],
-        "environments": _environments(evidence.cells),
+        "sessions": [session_row(session, link) for session in evidence.sessions.values()],
+        "environments": environment_rows(evidence.cells),
         "counts": _counts(evidence),
+        **_drawn(scene, facets),
+    }
+
+
+def _drawn(scene: Scene, facets: Facets) -> Json:
+    """Return the charts as markup, by name, and what the template draws with."""
+    known = {facet.key: facet.values for facet in facets.filters}
+    numbers = {label: i for i, label in enumerate(known.get("c", ()))}
+    return {
+        "charts": {
+            name: chart_html(chart, scene.palette, facets, numbers)
+            for name, chart in charts(scene).items()
+        },
+        "filters": facets.filters,
+        "data": facets.attributes,
+        "shapes": shape_definitions(),
+        "shape": lambda label: key_shape("point", scene.palette.number(label)),
+        "Tags": Tags,
+        "anchor": anchor,
     }
 
 
@@ -166,205 +222,3 @@ def _counts(evidence: Evidence) -> str:
     parts = ", ".join(f"{count} {status}" for status, count in by_status.items() if count)
     count = len(evidence.cells)
     return f"{count} {'cell' if count == 1 else 'cells'}: {parts}" if count else "no cells"
-
-
-def _href(home: str, path: object) -> str:
-    """Return a relative link into the run directory, or "" for a path that leads out of it."""
-    parts = PurePosixPath(str(path or "")).parts
-    if not parts or ".." in parts or parts[0].startswith("/"):
-        return ""
-    target = str(PurePosixPath(home, *parts))
-    return quote(target.encode("utf-8", "surrogateescape"))
-
-
-def _group(
-    evidence: Evidence, group: Group, answer: Verdict, link: Callable[[object], str]
-) -> Json:
-    rates = [cell.throughput for cell in group.cells if cell.throughput]
-    base = group.base.throughput if group.base else None
-    full = max((rate.high for rate in rates if math.isfinite(rate.high)), default=1.0)
-    ratios = [cell.speedup for cell in group.cells if cell.speedup]
-    axis = _log_axis(ratios)
-    first = group.cells[0].record
-    return {
-        "title": group.title,
-        "batch": group.batch,
-        "baseline": group.baseline,
-        "answer": answer,
-        "facts": [group.device, group.precision, f"weights {first['weights']}"],
-        "base_at": _percent(base.estimate / full) if base else None,
-        "one_at": axis(1.0),
-        "rows": [
-            _row(group, cell, answer, full=full, axis=axis, link=link) for cell in group.cells
-        ],
-    }
-
-
-def _row(
-    group: Group,
-    cell: Cell,
-    answer: Verdict,
-    *,
-    full: float,
-    axis: Callable[[float], float],
-    link: Callable[[object], str],
-) -> Json:
-    record = cell.record
-    rate, speedup = cell.throughput, cell.speedup
-    is_base = cell.label == group.baseline
-    samples = (record["measurement"] or {}).get("samples", "")
-    return {
-        "id": f"cell-{group.session_id[:16]}-{record['case_id'][:16]}",
-        "model": group.title,
-        "batch": group.batch,
-        "label": cell.label,
-        "status": cell.status,
-        "reason": record["reason"],
-        "stage": record["stage"],
-        "message": _message(record),
-        "hint": record["detail"].get("hint", ""),
-        "failed": cell.status in FAILURES,
-        "refused": cell.partly_compiled,
-        "top": cell.label in answer.top and answer.outcome != "unresolved",
-        "is_base": is_base,
-        "rate": figure(rate.estimate) if rate else "",
-        "spread": plus_minus(rate) if rate else "",
-        "bar": _marks(rate, lambda value: _percent(value / full)),
-        "speedup": None if is_base else speedup,
-        "speedup_at": None if is_base else _marks(speedup, axis),
-        "mark": cell.mark,
-        "sign": MARKS.get(cell.mark, ""),
-        "latency": figure(cell.latency.estimate) if cell.latency else "",
-        "flags": record["flags"],
-        "verification": record["verification"],
-        "coverage": _pairs(record["coverage"]),
-        "costs": record["costs"],
-        "command": record["command"],
-        "samples": samples,
-        "samples_href": link(samples),
-        "log": record["log"],
-        "log_href": link(record["log"]),
-    }
-
-
-def _message(record: Json) -> str:
-    message = str(record["message"]).strip()
-    return message if len(message) <= MESSAGE_LENGTH else message[:MESSAGE_LENGTH] + " … (cut)"
-
-
-def _percent(share: float) -> float:
-    return round(100.0 * min(1.0, max(0.0, share)), 2) if math.isfinite(share) else 0.0
-
-
-def _marks(interval: Interval | None, place: Callable[[float], float]) -> Json | None:
-    """Return where on an axis, in percent, an estimate and its interval's ends stand."""
-    if interval is None:
-        return None
-    keys = ("at", "low", "high")
-    values = (interval.estimate, interval.low, interval.high)
-    return {key: place(value) for key, value in zip(keys, values, strict=True)}
-
-
-def _log_axis(ratios: Sequence[Interval | None]) -> Callable[[float], float]:
-    """Return a map of ratios to percent of a logarithmic axis that holds 1 and all of them."""
-    ends = [end for ratio in ratios if ratio for end in (ratio.low, ratio.high)]
-    logs = [0.0, *(math.log(end) for end in ends if end > 0 and math.isfinite(end))]
-    low, high = min(logs), max(logs)
-    margin = 0.08 * (high - low) + 0.02
-    low, span = low - margin, high - low + 2 * margin
-    return lambda ratio: _percent((math.log(ratio) - low) / span) if ratio > 0 else 0.0
-
-
-def _orders(orders: Sequence[Reversal]) -> Json:
-    shown = [order for order in orders if order.reason != "unpaired"]
-    axis = _log_axis([r for o in shown for r in (o.under_baseline, o.under_compiler)])
-    rows = [
-        {
-            "order": order,
-            "baseline_at": _marks(order.under_baseline, axis),
-            "compiler_at": _marks(order.under_compiler, axis),
-        }
-        for order in shown
-    ]
-    return {"rows": rows, "one_at": axis(1.0)}
-
-
-def _costs(cells: Sequence[Json]) -> Json:
-    """Return the costs that were measured at all, one row per cell."""
-    used = [key for key in COSTS if any(cell["costs"].get(key) is not None for cell in cells)]
-    return {
-        "heads": [COSTS[key] for key in used],
-        "rows": [
-            {"cell": cell, "values": [cost(key, cell["costs"]) for key in used]}
-            for cell in cells
-            if any(cell["costs"].get(key) is not None for key in used)
-        ],
-    }
-
-
-def _session(session: Json, link: Callable[[object], str]) -> Json:
-    host = {key.replace("_", " "): value for key, value in session["host"].items()}
-    sentinel = session["sentinel"]
-    launch = session["launch_sd"]
-    facts = {
-        "started": session["started_at"],
-        "finished": session["finished_at"],
-        "status": session["status"],
-        "profile": session["profile"]["name"],
-        "loop": session["mode"],
-        "claim": session.get("conditions", {}).get("claim", "artefact"),
-        "launches done": session["epochs_done"],
-        "launch spread (sd)": f"{100 * launch:.2g} %" if launch is not None else None,
-        "seed": session["seed"],
-        "baseline": session["baseline"],
-        "tool": session["tool_version"],
-    }
-    control = Interval.from_json(sentinel) if sentinel else None
-    return {
-        "id": session["session_id"],
-        "facts": _pairs(facts) + _pairs(host),
-        "canaries": [
-            (name, f"{100 * canary['spread']:.1f} %")
-            for name, canary in (session["canaries"] or {}).items()
-            if canary and canary.get("spread") is not None
-        ],
-        "control": control,
-        "control_fails": bool(sentinel and sentinel["excludes_one"]),
-        "control_is_weak": bool(control and control.half_percent > WEAK_CONTROL_PERCENT),
-        "control_href": link(sentinel["samples"]) if sentinel else "",
-        "flags": session["flags"],
-    }
-
-
-def _pairs(facts: Json | None) -> list[tuple[str, str]]:
-    """Return what is known of ``facts`` as pairs of text."""
-    return [(str(k), _plain(v)) for k, v in (facts or {}).items() if v is not None and v != ""]
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
-
-
-def _environments(cells: Sequence[Cell]) -> list[Json]:
-    """Return each different environment once, with the candidates that ran in it."""
-    found: dict[str, Json] = {}
-    for cell in cells:
-        environment = cell.record["environment"]
-        if environment:
-            key = json.dumps([cell.compiler, environment], sort_keys=True)
-            found.setdefault(
-                key,
-                {
-                    "label": cell.label,
-                    "python": environment.get("python", ""),
-                    "version": environment.get("compiler_version", ""),
-                    "packages": _pairs(environment.get("packages")),
-                    "variables": _pairs(environment.get("variables")),
-                    "lock": environment.get("lock", ""),
-                },
-            )
-    return list(found.values())

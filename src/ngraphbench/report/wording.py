@@ -92,7 +92,10 @@ def visible(text: object, keep: str = "") -> str:
     >>> visible("a\\x1b[31mb")
     'a␛[31mb'
     """
-    return "".join(c if c in keep else _visible(c) for c in str(text))
+    plain = str(text)
+    if plain.isprintable():
+        return plain
+    return "".join(c if c in keep else _visible(c) for c in plain)
 
 
 def _visible(character: str) -> str:
@@ -261,7 +264,8 @@ def session_notes(evidence: Evidence) -> list[str]:
         if session["status"] != "done":
             notes.append(f"{name} is {session['status']}: {session['epochs_done']} epochs done")
         flags = [f for f in session["flags"] if f["flag"] != "untrusted"]
-        notes += [f"{name}: {f['flag']} ({f['detail']})" for f in flags]
+        told = (f"{f['flag']} ({f['detail']})" if f["detail"] else f["flag"] for f in flags)
+        notes += [f"{name}: {text}" for text in dict.fromkeys(told)]
     return notes
 
 

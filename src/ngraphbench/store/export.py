@@ -1,14 +1,15 @@
 """A run as plain tables: ``cells``, a row per case record, and ``slots``, a row per slot.
 
 ``docs/data.md`` describes every column. CSV is written line by line, so that the size of a
-run does not matter; Parquet takes polars, which is imported when it is asked for.
+run does not matter, and no text in it can act as a formula; Parquet takes polars, which is
+imported when it is asked for.
 """
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from ngraphbench.records import OPTIONAL_COSTS, empty_costs
 from ngraphbench.store.samples import COLUMNS
 from ngraphbench.types import Json
 
-__all__ = ["CELL_COLUMNS", "FORMS", "SLOT_COLUMNS", "cell_row", "export_run"]
+__all__ = ["CELL_COLUMNS", "FORMS", "SLOT_COLUMNS", "cell_row", "export_run", "inert"]
 
 FORMS = ("csv", "parquet")
 
@@ -89,6 +90,19 @@ def cell_row(record: Json) -> dict[str, Any]:
     return {key: row[key] if key in row else record[key] for key in CELL_COLUMNS}
 
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet takes for the start of a formula."""
+
+
+def inert(text: str) -> str:
+    """Return ``text`` so that no spreadsheet takes it for a formula: with an apostrophe before.
+
+    >>> inert("=1+1"), inert("resnet18")
+    ("'=1+1", 'resnet18')
+    """
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
 def export_run(root: Path, records: Iterable[Json], folder: Path, *, form: str) -> list[Path]:
     """Return the two files written to ``folder``: ``cells`` and ``slots`` in ``form``.
 
@@ -101,7 +115,7 @@ def export_run(root: Path, records: Iterable[Json], folder: Path, *, form: str) 
     cells, slots = (folder / f"{name}.csv" for name in ("cells", "slots"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write(root, records, cells, slots)
+        _write(root, records, cells, slots, keep=str if polars else inert)
         if polars is None:
             return [cells, slots]
         return [_parquet(polars, path) for path in (cells, slots)]
@@ -113,7 +127,14 @@ def export_run(root: Path, records: Iterable[Json], folder: Path, *, form: str) 
         ) from error
 
 
-def _write(root: Path, records: Iterable[Json], cells: Path, slots: Path) -> None:
+def _write(
+    root: Path,
+    records: Iterable[Json],
+    cells: Path,
+    slots: Path,
+    *,
+    keep: Callable[[str], str],
+) -> None:
     with (
         cells.open("w", encoding="utf-8", newline="") as one,
         slots.open("w", encoding="utf-8", newline="") as other,
@@ -124,9 +145,9 @@ def _write(root: Path, records: Iterable[Json], cells: Path, slots: Path) -> Non
         rows.writerow(SLOT_COLUMNS)
         for record in records:
             row = cell_row(record)
-            table.writerow(row.values())
+            table.writerow(keep(v) if isinstance(v, str) else v for v in row.values())
             if row["samples"]:
-                place = [row[key] for key in _PLACE]
+                place = [keep(v) if isinstance(v := row[key], str) else v for key in _PLACE]
                 rows.writerows([*place, *slot] for slot in _slots(root / row["samples"]))
 
 
