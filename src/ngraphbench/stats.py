@@ -58,8 +58,14 @@ SERIAL_LEAST = 0.2
 def walsh_averages(values: Array) -> Array:
     """Return the n(n+1)/2 means of all pairs (a value with itself included), sorted."""
     data = np.asarray(values, dtype=float)
-    first, second = np.triu_indices(len(data))
+    first, second = _pairs(len(data))
     return np.sort((data[first] + data[second]) / 2.0)
+
+
+@lru_cache(maxsize=32)
+def _pairs(count: int) -> tuple[Array, Array]:
+    first, second = np.triu_indices(count)
+    return first, second
 
 
 def hodges_lehmann(values: Array) -> float:

@@ -80,8 +80,16 @@ def contrast(evidence: Evidence, terms: Terms, confidence: float | None = None) 
     """Return the sum of weight times log time over ``terms``; a cell may occur repeatedly.
 
     None where samples are missing, or cells of one session share fewer than two rounds.
-    ``confidence`` is the first session's own unless given.
+    ``confidence`` is the first session's own unless given. One evidence forms a sum once.
     """
+    key = (confidence, tuple((cell.key, weight) for cell, weight in terms))
+    known: dict[object, Contrast | None] = evidence.memory
+    if key not in known:
+        known[key] = _contrast(evidence, terms, confidence)
+    return known[key]
+
+
+def _contrast(evidence: Evidence, terms: Terms, confidence: float | None) -> Contrast | None:
     weights: dict[str, dict[tuple[str, str], float]] = {}
     cells = {cell.key: cell for cell, _ in terms}
     for cell, weight in terms:

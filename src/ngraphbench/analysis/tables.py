@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ngraphbench.case import Case, CompilerRef, Limits, Session
 from ngraphbench.errors import StoreError
@@ -198,11 +198,15 @@ class Group:
 
 
 class Evidence:
-    """The records, sessions and samples of one run; each sample file is read once."""
+    """The records, sessions and samples of one run; each sample file is read once.
+
+    ``memory`` is where analyses keep what they would work out again.
+    """
 
     def __init__(self, records: Sequence[Json], sessions: Sequence[Json], read: Read) -> None:
         self.sessions: dict[str, Json] = {s["session_id"]: s for s in sessions}
         self.cells = [Cell(record) for record in _current(records)]
+        self.memory: dict[object, Any] = {}
         self._read = read
         self._samples: dict[tuple[str, str], Samples | None] = {}
         self._logs: dict[tuple[str, str], dict[tuple[int, int], float]] = {}

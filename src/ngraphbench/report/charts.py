@@ -31,6 +31,9 @@ __all__ = [
     "spelled",
 ]
 
+FINEST = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
+"""Ticks of a decade where less than one is shown."""
+
 Kind: TypeAlias = Literal["point", "hollow", "failed", "knee", "enough"]
 
 
@@ -209,9 +212,9 @@ def log_axis(label: str, values: Iterable[float | None], *, ending: str = "") ->
         low, high = min(low, middle / 1.45), max(high, middle * 1.45)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     decades = math.log10(high / low)
-    steps: tuple[float, ...] = (1.0,) if decades > 2.6 else (1.0, 3.0) if decades > 1.6 else (1.0, 2.0, 5.0)
-    if decades < 0.7:
-        steps = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
+    steps: tuple[float, ...] = (1.0,)
+    for most, finer in ((2.6, (1.0, 3.0)), (1.6, (1.0, 2.0, 5.0)), (0.7, FINEST)):
+        steps = finer if decades < most else steps
     every = max(1, math.ceil(decades / 5)) if len(steps) == 1 else 1
     ticks = [step * 10.0**power for power in powers if power % every == 0 for step in steps]
     kept = tuple((tick, amount(tick, ending)) for tick in ticks if low <= tick <= high)
