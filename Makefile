@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint unit clean
-.PHONY: bench-compilers bench-agreement bench-fleet bench-kernel bench-loop bench-overhead bench-paced bench-vendors
+.PHONY: bench-compilers bench-agreement bench-compare bench-fleet bench-kernel bench-loop bench-overhead bench-paced bench-vendors
 .PHONY: bench-metrics bench-peers bench-racing bench-real-models bench-repeats
 
 help:  ## Show this list
@@ -38,6 +38,9 @@ bench-agreement: $(VENV)/.ready  ## A worker against a plain loop, in turns: pai
 
 bench-compilers: $(VENV)/.ready  ## Every compiler in its own environment: suite, costs, speed; 21 GB
 	$(BIN)/python benchmarks/compilers.py --write
+
+bench-compare: $(VENV)/.ready  ## `ngb compare` against known truth: false alarms, what is found
+	$(BIN)/python benchmarks/compare.py
 
 bench-fleet: $(VENV)/.ready  ## The client of a fleet: 10000 sessions over 200 devices, nothing measured
 	$(BIN)/python benchmarks/fleet.py

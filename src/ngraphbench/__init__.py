@@ -13,13 +13,15 @@ if TYPE_CHECKING:
     from ngraphbench.api import Run as Run
     from ngraphbench.api import bench as bench
     from ngraphbench.api import run as run
+    from ngraphbench.comparing import compare as compare
     from ngraphbench.studies.verbs import design as design
 
 __version__ = "0.1.0"
-__all__ = ["Run", "__version__", "bench", "design", "run"]
+__all__ = ["Run", "__version__", "bench", "compare", "design", "run"]
 
 _PLACES = {
     **dict.fromkeys(("Run", "bench", "run"), "ngraphbench.api"),
+    **dict.fromkeys(("compare",), "ngraphbench.comparing"),
     **dict.fromkeys(("design",), "ngraphbench.studies.verbs"),
 }
 

@@ -21,6 +21,7 @@ __all__ = [
     "jackknife_log_ratio",
     "launch_half_width",
     "launch_spread",
+    "pooled_launch",
     "serial_inflation",
     "signed_rank_interval",
     "t_quantile",
@@ -177,7 +178,21 @@ def launch_spread(log_times: Array, prior: Launch = LAUNCH_PRIOR) -> Launch:
         return prior
     residual = table - table.mean(axis=1, keepdims=True) - table.mean(axis=0) + table.mean()
     degrees = float((rows - 1) * (columns - 1))
-    squares = float(np.sum(residual**2))
+    return _shrunk(float(np.sum(residual**2)), degrees, prior)
+
+
+def pooled_launch(shown: Sequence[Launch], prior: Launch) -> Launch:
+    """Return the spread that several sessions of one host showed together, shrunk to ``prior``.
+
+    ``shown`` is what each showed by itself, no prior in it; 0 degrees of freedom for nothing.
+    """
+    degrees = sum(launch.degrees for launch in shown)
+    if degrees <= 0.0:
+        return prior
+    return _shrunk(sum(one.degrees * one.sd**2 for one in shown), degrees, prior)
+
+
+def _shrunk(squares: float, degrees: float, prior: Launch) -> Launch:
     total = prior.degrees + degrees
     shrunk = (prior.degrees * prior.sd**2 + squares) / total
     if squares / degrees > shrunk:

@@ -79,6 +79,40 @@ def run_session(
     ``prior`` is what was believed of its launches; ``faults`` happen to the programs
     named, and to them alone.
     """
+    samples, seconds = run_samples(
+        drift,
+        seed=seed,
+        launch_sd=launch_sd,
+        truth=truth,
+        profile=profile,
+        faults=faults,
+        grain_ns=grain_ns,
+        trend=trend,
+    )
+    launch = launch_of(list(samples.values()), prior)
+    comparisons = {}
+    for name in truth:
+        if name != "base":
+            found = compare(
+                samples[name], samples["base"], confidence=profile.confidence, launch=launch
+            )
+            assert found is not None
+            comparisons[name] = found
+    return Declared(comparisons, samples, launch, seconds)
+
+
+def run_samples(
+    drift: str,
+    *,
+    seed: int,
+    launch_sd: float,
+    truth: Mapping[str, float],
+    profile: Profile,
+    faults: Mapping[str, Fault] | None = None,
+    grain_ns: int = 1,
+    trend: float = 0.0,
+) -> tuple[dict[str, Samples], float]:
+    """Return what a session leaves, by program, and the seconds that it took."""
     rng = np.random.default_rng(seed)
     machine = Machine(
         rng,
@@ -110,16 +144,7 @@ def run_session(
         for name in rows:
             rows[name] += found.rows[name]
     samples = {name: columns(found) for name, found in rows.items()}
-    launch = launch_of(list(samples.values()), prior)
-    comparisons = {}
-    for name in truth:
-        if name != "base":
-            found = compare(
-                samples[name], samples["base"], confidence=profile.confidence, launch=launch
-            )
-            assert found is not None
-            comparisons[name] = found
-    return Declared(comparisons, samples, launch, machine.now_s)
+    return samples, machine.now_s
 
 
 @dataclass(frozen=True)

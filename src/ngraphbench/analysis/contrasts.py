@@ -19,7 +19,7 @@ from ngraphbench.analysis.tables import Cell, Evidence, Interval
 from ngraphbench.stats import Launch
 from ngraphbench.summary import by_epoch, location
 
-__all__ = ["Contrast", "Terms", "cancelled", "contrast", "session_contrast", "times_ns"]
+__all__ = ["Contrast", "Terms", "added", "cancelled", "contrast", "session_contrast", "times_ns"]
 
 Logs: TypeAlias = Mapping[tuple[int, int], float]
 Terms: TypeAlias = Sequence[tuple[Cell, float]]
@@ -109,7 +109,7 @@ def _contrast(evidence: Evidence, terms: Terms, confidence: float | None) -> Con
         if part is None:
             return None
         found.append(part)
-    return _added(found) if found else None
+    return added(found) if found else None
 
 
 def session_contrast(
@@ -144,7 +144,7 @@ def session_contrast(
     )
 
 
-def _added(parts: Sequence[Contrast]) -> Contrast:
+def added(parts: Sequence[Contrast]) -> Contrast:
     """Return the sum of independent parts: half-widths add in squares."""
     if len(parts) == 1:
         return parts[0]
