@@ -215,8 +215,9 @@ def _spawner(site: Site, session: Session, provision: Provision) -> Spawn:
     """
     plugins: Path | None = None
     if session.environments:
-        elsewhere = {c.compiler for c in session.cases if c.compiler.head in session.environments}
-        plugins = plugin_folder(site.spool, (compiler.target for compiler in elsewhere))
+        refs = [case.compiler for case in session.cases]
+        elsewhere = {ref.target for ref in refs if ref.head in session.environments}
+        plugins = plugin_folder(site.spool, elsewhere)
 
     def spawn(case: Case | None, key: str, epoch: int) -> WorkerProcess:
         log = site.logs / f"{key[:16]}.log"

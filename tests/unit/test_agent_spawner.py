@@ -48,3 +48,12 @@ def test_the_environment_grows_by_launch_and_cell(
     # Nothing else of the environment changes from launch to launch of one cell.
     first, second = ({**env, "NGB_PADDING": ""} for env in recorder.environments[:2])
     assert first == second
+
+
+def test_a_session_may_have_environments_of_its_own(tmp_path: Path) -> None:
+    site = Site(tmp_path, tmp_path / "spool", tmp_path / "kit", "token")
+    session = Session(
+        (CASE,), "fake", PROFILES["quick"], Limits(), environments={"fake": {"path": "/x"}}
+    )
+    provision = Provision(session, print, lambda: False, {}, site.logs)
+    assert callable(agent._spawner(site, session, provision))
