@@ -13,6 +13,7 @@ from ngraphbench.locks import plain_name
 from ngraphbench.plugin import Compiler, load_compiler, resolve_options
 from ngraphbench.spec import CompilerSpec, Experiment, parse_compiler
 from ngraphbench.spec_file import Keys
+from ngraphbench.types import INT8
 
 __all__ = ["Candidate", "Candidates", "choose_candidates", "runtime_for"]
 
@@ -25,13 +26,14 @@ class Candidate:
 
     ``listed``: the user named it. ``implicit``: it was added without the user naming it
     anywhere. ``problem`` says why its plugin cannot be loaded. ``environment`` is its lock's
-    name.
+    name; ``quantises``: it makes int8 of a model by a calibration set.
     """
 
     ref: CompilerRef
     accepts: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     environment: str = ""
+    quantises: bool = False
     replica: int = 0
     listed: bool = True
     implicit: bool = False
@@ -65,10 +67,11 @@ class Candidates:
     onnx_baseline: Candidate | None = None
     control: Candidate | None = None
 
-    def of(self, model: ModelRef) -> list[Candidate]:
+    def of(self, model: ModelRef, precision: str) -> list[Candidate]:
         """Return the candidates for one model: the baseline first unless it was listed."""
         found = list(self.listed)
         fits = model.kind != "onnx" or "onnx" in self.baseline.accepts
+        fits = fits and (precision != INT8 or self.baseline.quantises)
         baseline = self.baseline if fits else self.onnx_baseline
         if baseline and baseline.identity not in {c.identity for c in found}:
             found.insert(0, baseline)
@@ -115,7 +118,8 @@ def choose_candidates(
         errors.append(experiment.error(baseline.problem, ("baseline",), reason="plugin-import"))
     runtime = ONNX_BASELINE.partition(":")[0]
     onnx_baseline = None
-    if runtime in compilers and any(model.kind == "onnx" for model in models):
+    int8 = INT8 in experiment.precision
+    if runtime in compilers and (int8 or any(model.kind == "onnx" for model in models)):
         onnx_baseline = added(ONNX_BASELINE, ("baseline",), implicit=True)
     control = added(ONNX_BASELINE, ("control",)) if experiment.control else None
     placeholder = Candidate(CompilerRef(text, ""))
@@ -180,7 +184,8 @@ def _candidate(
     given = {name: options[name] for name in spec.options}
     ref = CompilerRef(spec.name, target, options, given, spec.version)
     lock = plugin.environment or plugin.name
-    return Candidate(ref, tuple(plugin.accepts), tuple(plugin.packages), lock)
+    accepts, packages = tuple(plugin.accepts), tuple(plugin.packages)
+    return Candidate(ref, accepts, packages, lock, plugin.quantises)
 
 
 def _default_baseline(

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ngraphbench.profiles import Profile
-from ngraphbench.types import Device, Json, OptionValue
+from ngraphbench.types import INT8, Device, Json, OptionValue
 
 __all__ = [
     "BENCH_LIMITS",
@@ -52,7 +52,8 @@ class ModelRef:
     ``path`` is absolute, for ``onnx``, ``file`` and the search path of ``package``.
     ``weights`` is the wish: ``random | pretrained | checkpoint`` (``file`` for ONNX).
     ``inputs`` holds the user's overrides: input name -> {shape?, dtype?, generator?}.
-    ``evaluation`` is a labelled set and its metric: {file, metric, folder, content}, or empty.
+    ``evaluation`` is a labelled set and its metric: {file, metric, folder, content}, or empty;
+    ``calibration`` the set by which int8 is calibrated: {file, content}, or empty.
     """
 
     source: str
@@ -67,11 +68,12 @@ class ModelRef:
     inputs: Json = field(default_factory=dict)
     inputs_file: str = ""
     evaluation: Json = field(default_factory=dict)
+    calibration: Json = field(default_factory=dict)
 
     def to_json(self) -> Json:
-        """Return all but an evaluation that was not asked for, as records have always been."""
-        whole = asdict(self)
-        return whole if self.evaluation else {k: v for k, v in whole.items() if k != "evaluation"}
+        """Return all but the sets that were not given, as records have always been."""
+        sets = ("evaluation", "calibration")
+        return {k: v for k, v in asdict(self).items() if v or k not in sets}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ModelRef:
@@ -149,10 +151,17 @@ class Case:
         }
         if self.replica:
             identity["replica"] = self.replica
+        if self.calibrated:
+            identity["calibration"] = self.model.calibration["content"]
         if self.model.evaluation:
             # Where it lies does not matter, but what was measured without it lacks a metric.
             identity["evaluation"] = [self.model.evaluation[key] for key in ("metric", "content")]
         return digest(identity)
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether the model is to be quantised, by a set of the user's."""
+        return self.precision == INT8 and bool(self.model.calibration)
 
     @property
     def title(self) -> str:

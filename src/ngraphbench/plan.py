@@ -13,6 +13,7 @@ from ngraphbench.candidates import Candidate, Candidates, choose_candidates, run
 from ngraphbench.case import Case, CompilerRef, Method, ModelRef, Session, canonical
 from ngraphbench.environmentplan import Environments
 from ngraphbench.errors import SpecError, nearest
+from ngraphbench.models.calibration import calibration_problem
 from ngraphbench.models.inputs import merge_overrides
 from ngraphbench.models.sources import check_inputs, resolve_model
 from ngraphbench.plugin import load_compiler, resolve_options
@@ -216,6 +217,7 @@ def _models(experiment: Experiment, base: Path, errors: list[SpecError]) -> list
                 inputs_file=entry.inputs_file,
                 eval_file=entry.eval,
                 metric=entry.metric,
+                calib_file=entry.calib,
             )
         except SpecError as error:
             errors.append(
@@ -223,6 +225,10 @@ def _models(experiment: Experiment, base: Path, errors: list[SpecError]) -> list
             )
             continue
         errors += _shape_errors(experiment, model)
+        if (problem := calibration_problem(model, experiment.precision)) is not None:
+            message, hint = problem
+            keys = ("models", i)
+            errors.append(experiment.error(message, keys, reason="calibration", hint=hint))
         identity = canonical([model.content, model.inputs])
         if identity in known:
             message = f"{entry.model!r} is the same model as {known[identity]!r}."
@@ -256,7 +262,7 @@ def _cells(
             for shapes in shape_combinations(experiment):
                 for model in models:
                     for batch in experiment.batch_sizes:
-                        for candidate in candidates.of(model):
+                        for candidate in candidates.of(model, precision):
                             case = Case(
                                 model=model,
                                 compiler=candidate.ref,
@@ -279,6 +285,12 @@ def _skip(cell: _Cell, places: Environments) -> Skipped | None:
         forms = " or ".join(candidate.accepts)
         message = f"{name} takes {forms} models; {case.model.source} is an ONNX file."
         return Skipped(case, "unsupported", "form", message)
+    if case.calibrated and not candidate.quantises:
+        message = (
+            f"{name} offers no quantisation after training here; a file with Q/DQ nodes is"
+            " measured as it is."
+        )
+        return Skipped(case, "unsupported", "precision", message)
     choice = places.of(candidate)
     if choice.problem:
         return Skipped(case, "unavailable", choice.reason, choice.problem)

@@ -82,6 +82,8 @@ class Compiler(ABC):
     ``threads_env`` names environment variables that must hold the thread count before
     the vendor is imported; ``cache_env`` names variables that hold a cache folder.
     ``environment`` is the lock of its own environment, its name unless it shares one.
+    ``quantises``: at precision ``int8`` it quantises the model by ``calibration_batches`` of the
+    workload.
     """
 
     name: ClassVar[str]
@@ -92,6 +94,7 @@ class Compiler(ABC):
     cache_env: ClassVar[tuple[str, ...]] = ()
     environment: ClassVar[str] = ""
     default: ClassVar[bool] = True
+    quantises: ClassVar[bool] = False
     not_yet_run_on_hardware: ClassVar[bool] = False
 
     @abstractmethod

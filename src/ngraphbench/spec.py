@@ -65,7 +65,7 @@ __all__ = [
 AXES = ("compiler", "batch", "model")
 MODES = ("sync", "queued")
 CLAIMS = ("auto", "artefact", "compiler")
-PRECISIONS = ("fp32", "fp16", "bf16")
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "int8")
 
 
 def _choice(*names: str) -> AfterValidator:
@@ -176,9 +176,8 @@ class InputEntry(_Entry):
 
 
 class ModelEntry(_Entry):
-    """A model as the user named it. Paths are relative to the experiment file.
-
-    ``eval`` is a labelled set, an .npz file; ``metric`` what is computed on it (top1).
+    """A model as the user named it. Paths are relative to the experiment file: ``eval`` is
+    a labelled set (.npz), ``calib`` the items by which int8 is calibrated; ``metric`` (top1).
     """
 
     model: Annotated[str, Field(min_length=1)]
@@ -191,6 +190,7 @@ class ModelEntry(_Entry):
     inputs_file: str = ""
     eval: str = ""
     metric: str = ""
+    calib: str = ""
 
 
 Model = Annotated[ModelEntry, BeforeValidator(_model_entry)]

@@ -13,6 +13,7 @@ __all__ = [
     "BFLOAT16",
     "DTYPES",
     "FLOATS",
+    "INT8",
     "INTEGERS",
     "VENDOR_DEFAULT",
     "VENDOR_THREADS",
@@ -37,6 +38,9 @@ FLOATS = ("float32", "float64", "float16", BFLOAT16)
 INTEGERS = ("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8")
 DTYPES = (*FLOATS, *INTEGERS, "bool")
 """What an input may be made of."""
+
+INT8 = "int8"
+"""The precision of models that are quantised, by a compiler or before it."""
 
 VENDOR_THREADS = "vendor-default"
 """The thread policy under which each vendor decides; otherwise all use equally many."""

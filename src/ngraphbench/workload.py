@@ -14,6 +14,7 @@ Layout of the folder::
                            candidate of the session takes it
     b<BATCH>/inputs-a.npz  two seeded input sets, or the user's
     b<BATCH>/inputs-b.npz
+    b<BATCH>/calibration.npz    items to calibrate int8 by, a multiple of the batch size
     b<BATCH>/reference-a.npz, reference-b.npz
     b<BATCH>/eval-<DIGEST>/inputs.npz, labels.npz    a labelled set of the user's
     flushed/               the same without denormal weights, where there are any
@@ -22,7 +23,7 @@ Layout of the folder::
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from ngraphbench.errors import Unsupported
 from ngraphbench.types import Arrays, Json, TensorSpec
 
 __all__ = [
+    "CALIBRATION",
     "INPUT_SETS",
     "PORTABLE",
     "PORTABLE_FILE",
@@ -44,6 +46,8 @@ __all__ = [
 ]
 
 INPUT_SETS = ("a", "b")
+
+CALIBRATION = "calibration.npz"
 
 PORTABLE = "pt2"
 """The form of a torch model that needs torch alone, not the code that built it."""
@@ -96,7 +100,8 @@ class Workload:
 
     ``forms`` lists what is there: ``"onnx"``, ``"torch"``, ``"pt2"``. ``inputs`` are
     concrete (every dim an int), and so are ``outputs``, but for dims that depend on the
-    values of the inputs: those are names.
+    values of the inputs: those are names. ``quantised``: the model computes with integers that
+    stand for real numbers. ``axes`` holds the batch axis of each input.
     """
 
     root: Path
@@ -109,6 +114,8 @@ class Workload:
     export_error: str = ""
     pt2_error: str = ""
     build: Callable[[Workload], Any] = _no_builder
+    quantised: bool = False
+    axes: Mapping[str, int | None] = field(default_factory=dict)
 
     @classmethod
     def open(
@@ -136,6 +143,8 @@ class Workload:
             export_error=bound.get("export_error", ""),
             pt2_error=bound.get("pt2_error", ""),
             build=build,
+            quantised=bound.get("quantised", False),
+            axes=bound.get("axes", {}),
         )
 
     @property
@@ -180,3 +189,25 @@ class Workload:
     def input_arrays(self, which: str = "a") -> Arrays:
         """Return a seeded input set (``"a"`` or ``"b"``) by name; bfloat16 as uint16 bits."""
         return read_arrays(self.folder / f"inputs-{which}.npz")
+
+    def calibration_batches(self) -> Iterator[Arrays]:
+        """Yield the user's items for calibration, as inputs of this batch size.
+
+        Raises Unsupported where there are none.
+        """
+        path = self.folder / CALIBRATION
+        if not path.is_file():
+            raise Unsupported(
+                "int8 needs items to calibrate by.",
+                reason="calibration",
+                hint="Give them with --calib FILE.npz, by input name.",
+            )
+        arrays = read_arrays(path)
+        held = {name: axis for name in arrays if (axis := self.axes.get(name)) is not None}
+        items = min((arrays[name].shape[axis] for name, axis in held.items()), default=self.batch)
+        for start in range(0, items, self.batch):
+            rows = np.arange(start, start + self.batch)
+            yield {
+                name: np.take(array, rows, axis=held[name]) if name in held else array
+                for name, array in arrays.items()
+            }

@@ -69,6 +69,10 @@ def bench(
             show_default="top1",
         ),
     ] = None,
+    calib: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.npz", help="Typical items by input name, to calibrate int8 by."),
+    ] = None,
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Weights to load into the model.")
     ] = None,
@@ -79,7 +83,7 @@ def bench(
         list[str] | None,
         typer.Option("--shape", metavar="NAME=1x3x320x320", help="Fix the shape of an input."),
     ] = None,
-    precision: Annotated[str, typer.Option(help="fp32, fp16 or bf16.")] = "fp32",
+    precision: Annotated[str, typer.Option(help="fp32, tf32, fp16, bf16 or int8.")] = "fp32",
     threads: Annotated[
         str | None,
         typer.Option(
@@ -204,7 +208,7 @@ def bench(
         seed=seed,
         checkpoint=checkpoint,
         pretrained=pretrained,
-        evaluation={"eval": str(eval_) if eval_ else "", "metric": metric or ""},
+        sets={"eval": str(eval_ or ""), "metric": metric or "", "calib": str(calib or "")},
     )
     batches = options.batch_list(batch)
     experiment = api.bench_experiment(

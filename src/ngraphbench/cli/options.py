@@ -128,12 +128,12 @@ def model_entries(
     seed: int = 0,
     checkpoint: Path | None = None,
     pretrained: bool = False,
-    evaluation: Mapping[str, str] | None = None,
+    sets: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
     """Return the models as entries of an experiment file, each with the user's inputs.
 
     Of several models, each gets the inputs that it has; an ONNX file says which those are.
-    ``evaluation`` holds the keys ``eval`` and ``metric``.
+    ``sets`` holds the keys ``eval``, ``metric`` and ``calib``; empty ones were not given.
     """
     from ngraphbench.models.inputs import parse_input_option
 
@@ -145,7 +145,7 @@ def model_entries(
         entry["checkpoint"] = str(checkpoint)
     if pretrained:
         entry["pretrained"] = True
-    entry |= {key: value for key, value in (evaluation or {}).items() if value}
+    entry |= {key: value for key, value in (sets or {}).items() if value}
     given = _inputs_of(models, overrides)
     return [
         {"model": model, **entry, **({"inputs": given[model]} if given[model] else {})}

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from ngraphbench.errors import CompileFailed, NGraphBenchError, RunFailed, Unsupported
 from ngraphbench.plugin import Compiler, Program, package_version
-from ngraphbench.types import Arrays, Device, Support, TensorSpec, storage_dtype
+from ngraphbench.types import INT8, Arrays, Device, Support, TensorSpec, storage_dtype
 from ngraphbench.workload import Workload
 
 __all__ = [
@@ -101,12 +101,21 @@ def check_request(
             reason="form",
         )
     check_accelerator(device, name=compiler.name, known=known)
+    if workload.precision == INT8 and workload.quantised:
+        # The model says itself where it is quantised, at whatever precision it is asked for.
+        return
     check_precision(workload.precision, name=compiler.name, known=precisions)
 
 
 def check_precision(precision: str, *, name: str, known: Iterable[str] = ("fp32",)) -> None:
     """Return None if ``precision`` is one of ``known``, else raise Unsupported."""
     wanted = tuple(known)
+    if precision not in wanted and precision == "tf32":
+        raise Unsupported(
+            f"{name} has no tf32 here: TF32 is how GPUs by NVIDIA may multiply float32.",
+            reason="precision",
+            hint="Ask for it on such a device (local/cuda), with a compiler that has a switch.",
+        )
     if precision not in wanted:
         raise Unsupported(
             f"{name} is not set up for precision {precision!r} here.",

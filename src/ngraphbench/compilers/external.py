@@ -22,6 +22,7 @@ class External(Compiler):
     name: ClassVar[str] = "external"
     accepts: ClassVar[tuple[str, ...]] = ("onnx", "torch")
     default: ClassVar[bool] = False
+    quantises: ClassVar[bool] = True
     options: ClassVar[tuple[Option, ...]] = (
         Option(
             name="command",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,10 +19,12 @@ from ngraphbench.compilers.checks import (
     check_request,
     probe_vendor,
 )
+from ngraphbench.compilers.qdq import count_products, quantised_file
 from ngraphbench.errors import CompileFailed, RunFailed, Unsupported
 from ngraphbench.plugin import PRESET, Compiler, Program
 from ngraphbench.types import (
     BFLOAT16,
+    INT8,
     VENDOR_DEFAULT,
     Array,
     Arrays,
@@ -43,6 +46,8 @@ CPU = "CPUExecutionProvider"
 PACKAGES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-directml")
 BFLOAT16_IN_ONNX = 16
 ARTIFACT = "model.ort"
+REPORT = "coverage.json"
+AS_WRITTEN: Mapping[str, OptionValue] = {"level": "none"}
 
 LEVELS = {
     "none": "ORT_DISABLE_ALL",
@@ -55,8 +60,16 @@ LEVELS = {
 class OnnxRuntimeProgram(Program):
     """A session with its inputs bound; outputs are allocated by the runtime."""
 
-    def __init__(self, session: Any, *, workload: Workload, write: Callable[[Path], None]) -> None:
+    def __init__(
+        self,
+        session: Any,
+        *,
+        workload: Workload,
+        write: Callable[[Path], None],
+        report: Json | None = None,
+    ) -> None:
         self._session = session
+        self._report = report or {}
         self._workload = workload
         self._write = write
         self._binding = session.io_binding()
@@ -107,13 +120,16 @@ class OnnxRuntimeProgram(Program):
         """Return ``count`` bindings of the one session, whose threads they share."""
         check_open(self._session, name="onnxruntime")
         return [
-            OnnxRuntimeProgram(self._session, workload=self._workload, write=self._write)
+            OnnxRuntimeProgram(
+                self._session, workload=self._workload, write=self._write, report=self._report
+            )
             for _ in range(count)
         ]
 
     def save(self, folder: Path) -> None:
         check_open(self._session, name="onnxruntime")
         self._write(folder / ARTIFACT)
+        (folder / REPORT).write_text(json.dumps(self._report))
 
     def coverage(self) -> Json:
         check_open(self._session, name="onnxruntime")
@@ -125,6 +141,7 @@ class OnnxRuntimeProgram(Program):
             "unit": "nodes",
             "providers": providers,
             "parts": nodes,
+            **self._report,
         }
 
 
@@ -134,6 +151,7 @@ class OnnxRuntime(Compiler):
     name: ClassVar[str] = "onnxruntime"
     accepts: ClassVar[tuple[str, ...]] = ("onnx",)
     packages: ClassVar[tuple[str, ...]] = PACKAGES
+    quantises: ClassVar[bool] = True
     options: ClassVar[tuple[Option, ...]] = (
         PRESET,
         Option(
@@ -174,6 +192,13 @@ class OnnxRuntime(Compiler):
             default=True,
             help="let idle threads spin, as the runtime does unless told not to",
         ),
+        Option(
+            name="per_channel",
+            type="bool",
+            default=False,
+            presets={"recommended": True},
+            help="at int8, quantise the weights of each channel by a scale of its own",
+        ),
     )
 
     def probe(self, device: Device) -> Support:
@@ -186,7 +211,7 @@ class OnnxRuntime(Compiler):
     ) -> OnnxRuntimeProgram:
         import onnxruntime
 
-        check_request(self, workload, device, known=ACCELERATORS)
+        check_request(self, workload, device, known=ACCELERATORS, precisions=("fp32", INT8))
         provider = str(options.get("provider", CPU))
         available = onnxruntime.get_available_providers()
         if provider not in available:
@@ -194,8 +219,11 @@ class OnnxRuntime(Compiler):
                 f"This build of onnxruntime has no {provider}; it has {', '.join(available)}.",
                 reason="provider",
             )
-        path = str(workload.onnx_path)
-        session = _session(path, device=device, options=options)
+        model: str | bytes = str(workload.onnx_path)
+        if workload.precision == INT8 and not workload.quantised:
+            per_channel = bool(options.get("per_channel", False))
+            model = quantised_file(workload, per_channel=per_channel)
+        session = _session(model, device=device, options=options)
         if session.get_providers()[0] != provider:
             raise CompileFailed(
                 f"onnxruntime could not start {provider} and would have used"
@@ -208,9 +236,14 @@ class OnnxRuntime(Compiler):
             if provider != CPU:
                 raise Unsupported(f"{provider} keeps what it compiled.", reason="artefact")
             # The runtime writes its graph only while it builds a session.
-            _session(path, device=device, options=options, save_to=target)
+            _session(model, device=device, options=options, save_to=target)
 
-        return OnnxRuntimeProgram(session, workload=workload, write=write)
+        report: Json = {}
+        if INT8 in (workload.precision, INT8 if workload.quantised else "") and provider == CPU:
+            report["products"] = count_products(
+                write, lambda path: _session(str(path), device=device, options=AS_WRITTEN)
+            )
+        return OnnxRuntimeProgram(session, workload=workload, write=write, report=report)
 
     def load_artifact(
         self,
@@ -221,13 +254,14 @@ class OnnxRuntime(Compiler):
     ) -> OnnxRuntimeProgram:
         path = folder / ARTIFACT
         # The graph is optimised already, for this very processor.
-        session = _session(str(path), device=device, options={**options, "level": "none"})
+        session = _session(str(path), device=device, options={**options, **AS_WRITTEN})
         _check_interface(session, workload)
+        report = json.loads((folder / REPORT).read_text())
 
         def write(target: Path) -> None:
             target.write_bytes(path.read_bytes())
 
-        return OnnxRuntimeProgram(session, workload=workload, write=write)
+        return OnnxRuntimeProgram(session, workload=workload, write=write, report=report)
 
 
 def _version() -> str:
@@ -235,7 +269,7 @@ def _version() -> str:
 
 
 def _session(
-    path: str,
+    model: str | bytes,
     *,
     device: Device,
     options: Mapping[str, OptionValue],
@@ -260,12 +294,13 @@ def _session(
     )
     settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     if save_to is not None:
-        settings.add_session_config_entry("session.save_model_format", "ORT")
+        form = "ORT" if save_to.suffix == ".ort" else "ONNX"
+        settings.add_session_config_entry("session.save_model_format", form)
         settings.optimized_model_filepath = str(save_to)
     provider = str(options.get("provider", CPU))
     providers = [provider] if provider == CPU else [provider, CPU]
     try:
-        return onnxruntime.InferenceSession(path, sess_options=settings, providers=providers)
+        return onnxruntime.InferenceSession(model, sess_options=settings, providers=providers)
     except Exception as error:
         raise _translated(error) from error
 

@@ -19,10 +19,12 @@ from ngraphbench.compilers.checks import (
     check_request,
     probe_vendor,
 )
-from ngraphbench.errors import CompileFailed, RunFailed, Unsupported
+from ngraphbench.compilers.nncf_int8 import count_products, quantised_model
+from ngraphbench.errors import CompileFailed, NGraphBenchError, RunFailed, Unsupported
 from ngraphbench.plugin import PRESET, Compiler, Program
 from ngraphbench.types import (
     BFLOAT16,
+    INT8,
     VENDOR_DEFAULT,
     Array,
     Arrays,
@@ -43,6 +45,7 @@ CACHE_VARIABLE = "NGRAPHBENCH_OPENVINO_CACHE"
 
 # Precision to the type of the hint, and what the device must then be capable of.
 PRECISIONS = {"fp32": ("f32", "FP32"), "fp16": ("f16", "FP16"), "bf16": ("bf16", "BF16")}
+PRECISIONS |= {INT8: ("f32", "INT8")}
 
 
 class OpenVinoProgram(Program):
@@ -117,10 +120,19 @@ class OpenVinoProgram(Program):
             "unit": "nodes",
             "nodes": len(infos),
             "precisions": dict(sorted(types.items())),
+            **self._products(infos),
             "precision_hint": _text(self._compiled, "INFERENCE_PRECISION_HINT"),
             "threads": int(self._compiled.get_property("INFERENCE_NUM_THREADS")),
             "streams": int(self._compiled.get_property("NUM_STREAMS")),
         }
+
+    def _products(self, infos: list[Any]) -> Json:
+        """Return where int8 ran, of a model that has any."""
+        if not (self._workload.quantised or self._workload.precision == INT8):
+            return {}
+        keys = ("layerType", "runtimePrecision")
+        layers = [(str(_value(info, keys[0])), str(_value(info, keys[1]))) for info in infos]
+        return {"products": count_products(layers)}
 
 
 class OpenVinoLane(OpenVinoProgram):
@@ -142,7 +154,8 @@ class OpenVino(Compiler):
 
     name: ClassVar[str] = "openvino"
     accepts: ClassVar[tuple[str, ...]] = ("onnx",)
-    packages: ClassVar[tuple[str, ...]] = ("openvino",)
+    packages: ClassVar[tuple[str, ...]] = ("openvino", "nncf")
+    quantises: ClassVar[bool] = True
     cache_env: ClassVar[tuple[str, ...]] = (CACHE_VARIABLE,)
     options: ClassVar[tuple[Option, ...]] = (
         PRESET,
@@ -172,6 +185,12 @@ class OpenVino(Compiler):
             default=False,
             help="keep compiled models in the case's cache folder",
         ),
+        Option(
+            name="transformer",
+            type="bool",
+            default=False,
+            help="at int8, quantise as NNCF does for transformers",
+        ),
     )
 
     def probe(self, device: Device) -> Support:
@@ -187,7 +206,12 @@ class OpenVino(Compiler):
         settings = _settings(core, workload.precision, device=device, options=options)
         try:
             model = core.read_model(str(workload.onnx_path))
+            if workload.precision == INT8 and not workload.quantised:
+                transformer = bool(options.get("transformer", False))
+                model = quantised_model(model, workload, transformer=transformer)
             compiled = core.compile_model(model, "CPU", settings)
+        except NGraphBenchError:
+            raise
         except Exception as error:
             raise _translated(error) from error
         return _program(compiled, workload)

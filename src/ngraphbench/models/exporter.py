@@ -25,6 +25,7 @@ from ngraphbench.errors import (
     first_line,
 )
 from ngraphbench.models.batch import rows_problem, windows
+from ngraphbench.models.calibration import write_calibration
 from ngraphbench.models.doubts import is_constant, notes_on
 from ngraphbench.models.evaluation import evaluate_source, score_outputs
 from ngraphbench.models.feeds import Feed, feed_from_file, make_feed
@@ -33,8 +34,8 @@ from ngraphbench.models.guesses import all_failed, with_sizes
 from ngraphbench.models.inputs import InputPlan, merge_overrides
 from ngraphbench.models.origins import OnnxSource, Source, TorchSource
 from ngraphbench.models.reference import Outputs, Reference, relative_error
-from ngraphbench.types import BFLOAT16, Json, TensorSpec
-from ngraphbench.workload import PORTABLE, batch_folder, write_arrays
+from ngraphbench.types import BFLOAT16, INT8, Json, TensorSpec
+from ngraphbench.workload import CALIBRATION, PORTABLE, batch_folder, write_arrays
 
 __all__ = ["Exporter", "main"]
 
@@ -49,6 +50,7 @@ class Exporter:
         self._seed = 0
         self._attempt = 0
         self._denormals = ""
+        self._calibrate_by = ""
 
     def operations(self) -> dict[str, Callable[[Json], Json]]:
         """Return the function of each op, by its name in the protocol."""
@@ -78,6 +80,9 @@ class Exporter:
             self._source = OnnxSource(self._model, overrides)
         else:
             self._source = TorchSource(self._model, overrides, self._root)
+        calibration = self._model.get("calibration") or {}
+        int8 = request.get("precision") == INT8
+        self._calibrate_by = str(calibration.get("file", "")) if int8 else ""
         source = self._source
         source.memory_bytes = int(request.get("memory_bytes") or 0)
         whole = {
@@ -116,6 +121,10 @@ class Exporter:
         for which, inputs, outputs in (("a", feed.a, reference.a), ("b", feed.b, reference.b)):
             write_arrays(folder / f"inputs-{which}.npz", inputs)
             write_arrays(folder / f"reference-{which}.npz", outputs)
+        if self._calibrate_by:
+            write_calibration(
+                Path(self._calibrate_by), feed, batch=batch, target=folder / CALIBRATION
+            )
         notes = [*reference.notes, *bound.notes, *notes_on(source, feed, reference, batch)]
         whole = _described(feed, reference) | {
             "forms": list(bound.forms),

@@ -15,7 +15,7 @@ import numpy as np
 from ngraphbench.models.denormals import without_denormals
 from ngraphbench.models.modules import WEIGHTS_FILE
 from ngraphbench.models.onnxfile import load_whole, tensors
-from ngraphbench.workload import batch_folder, flushed_root
+from ngraphbench.workload import CALIBRATION, batch_folder, flushed_root
 
 __all__ = ["COPIED_BYTES_MAX", "write_flushed"]
 
@@ -38,7 +38,7 @@ def write_flushed(root: Path, batch: int) -> bool:
         _flush_weights(weights, flushed_root(root) / WEIGHTS_FILE)
     if model.exists():
         _flush_model(model, target / model.name)
-    for path in source.glob("inputs-*.npz"):
+    for path in (*source.glob("inputs-*.npz"), *source.glob(CALIBRATION)):
         shutil.copy(path, target)
     shutil.copy(source / "batch.json", target)
     return True

@@ -62,12 +62,14 @@ def resolve_model(
     inputs_file: str = "",
     eval_file: str = "",
     metric: str = "",
+    calib_file: str = "",
 ) -> ModelRef:
     """Return the model named by ``text``, with a digest of what makes it that model.
 
     Relative paths start at ``base``. ``args`` add to the arguments in the text and win
     over them; ``inputs`` are overrides by input name: {shape?, dtype?, generator?}.
-    ``eval_file`` is a labelled set, ``metric`` what is computed on it.
+    ``eval_file`` is a labelled set, ``metric`` what is computed on it; ``calib_file`` holds
+    the items by which int8 is calibrated.
 
     Raises SpecError for an unknown form, a missing or broken file, external data that is
     missing or outside the model's folder, and wishes that the form cannot grant.
@@ -106,7 +108,16 @@ def resolve_model(
         inputs={key: dict(value) for key, value in (inputs or {}).items()},
         inputs_file=inputs_file,
         evaluation=_evaluation(eval_file, metric, base=base, model=path, kind=kind),
+        calibration=_calibration(calib_file, base=base),
     )
+
+
+def _calibration(text: str, *, base: Path) -> Json:
+    if not text:
+        return {}
+    file = _existing(text, base=base, what="calibration set")
+    array_names(file)
+    return {"file": str(file), "content": digest_file(file)}
 
 
 def _evaluation(eval_file: str, metric: str, *, base: Path, model: Path | None, kind: str) -> Json:

@@ -34,7 +34,8 @@ CLOSE_S = 5.0
 
 def workload_key(case: Case) -> str:
     """Return the name of the workload folder: what the model, its inputs and shapes decide."""
-    return digest([case.model.content, case.model.inputs, case.shapes, case.precision])[:16]
+    identity = [case.model.content, case.model.inputs, case.shapes, case.precision]
+    return digest([*identity, *([case.model.calibration] if case.calibrated else [])])[:16]
 
 
 def export_key(case: Case) -> str:

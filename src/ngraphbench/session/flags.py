@@ -19,6 +19,7 @@ __all__ = [
     "coverage_flag",
     "is_disturbed",
     "leak_bytes_per_1000_calls",
+    "quantised_flag",
     "session_flags",
 ]
 
@@ -73,6 +74,16 @@ def coverage_flag(coverage: Json | None) -> Json | None:
         return None
     work = {"flops": "FLOPs"}.get(str(coverage.get("unit")), "nodes")
     return flag(PARTLY_COMPILED, f"{1 - share:.0%} of its {work} ran outside what was compiled")
+
+
+def quantised_flag(coverage: Json | None) -> Json | None:
+    """Return what must be said of a quantised program of which part ran in wider numbers."""
+    products = (coverage or {}).get("products") or {}
+    int8, wider = products.get("int8", 0), products.get("wider", 0)
+    if not wider:
+        return None
+    detail = f"{int8} of {int8 + wider} products and convolutions ran in int8"
+    return flag("partly-quantised", detail)
 
 
 def is_disturbed(samples: Samples) -> bool:

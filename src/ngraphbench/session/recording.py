@@ -24,6 +24,7 @@ from ngraphbench.session.flags import (
     coverage_flag,
     is_disturbed,
     leak_bytes_per_1000_calls,
+    quantised_flag,
     session_flags,
 )
 from ngraphbench.session.hostwatch import thermal_facts
@@ -137,8 +138,8 @@ def _case_record(context: _Context, case: Case) -> Json:
 
 def _flags(context: _Context, case: Case, samples: Samples | None) -> list[Json]:
     found = context.state.cases[case.case_id]
-    partly = coverage_flag(found.coverage)
-    flags = [*found.flags, *([partly] if partly else [])]
+    told = (coverage_flag(found.coverage), quantised_flag(found.coverage))
+    flags = [*found.flags, *filter(None, told)]
     if samples is None:
         return flags
     flags += case_flags(
@@ -321,17 +322,17 @@ def reproduce_command(case: Case, session: Session) -> str:
         words += ["--input", _input_text(name, override)]
     if case.model.inputs_file:
         words += ["--inputs", case.model.inputs_file]
-    if case.model.evaluation:
-        words += ["--eval", case.model.evaluation["file"]]
-        words += ["--metric", case.model.evaluation["metric"]]
+    if own := case.model.evaluation:
+        words += ["--eval", own["file"], "--metric", own["metric"]]
+    if case.calibrated:
+        words += ["--calib", case.model.calibration["file"]]
     for name, shape in case.shapes.items():
         words += ["--shape", f"{name}={'x'.join(map(str, shape))}"]
     words += _method_words(session.method, session.profile)
     words += _limit_words(session.limits)
     if any("@" not in head for head in session.environments):
         words += ["--environments", "managed"]
-    if session.seed:
-        words += ["--seed", str(session.seed)]
+    words += ["--seed", str(session.seed)] if session.seed else []
     return shlex.join(words)
 
 

@@ -158,6 +158,7 @@ def _write_batch(
         "forms": list(forms),
         "export_error": "",
         "inputs": [spec.to_json() for spec in inputs],
+        "axes": {spec.name: 0 for spec in inputs},
         "outputs": [spec.to_json() for spec in outputs],
         "reference": "eager-fp64",
         "deterministic": True,
