@@ -31,8 +31,7 @@ unit: $(VENV)/.ready
 check: lint unit  ## Lint, types, layers and the fast tests
 
 test: lint  ## Everything: lint, types, layers and all tests
-	$(BIN)/pytest -m "not alone" -n 2 --dist loadfile
-	$(BIN)/pytest -m alone
+	$(BIN)/pytest tests
 
 bench-agreement: $(VENV)/.ready  ## A worker against a plain loop, in turns: paired ratios
 	$(BIN)/python benchmarks/agreement.py

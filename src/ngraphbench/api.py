@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from ngraphbench.campaign import Campaign
 from ngraphbench.case import BENCH_LIMITS
+from ngraphbench.engines.fleet import FleetEngine
 from ngraphbench.engines.local import LocalEngine
 from ngraphbench.errors import NGraphBenchError, SpecError
-from ngraphbench.locks import is_path
 from ngraphbench.models.sources import resolve_model
-from ngraphbench.plan import Plan, make_plan
+from ngraphbench.muster import Fleet, muster
+from ngraphbench.plan import Plan, joined_plans
 from ngraphbench.plugin import Compiler, discover, load_compiler
 from ngraphbench.records import FAILURES, USER_REASONS
-from ngraphbench.spec import Experiment, build_experiment, load_experiment, parse_compiler
+from ngraphbench.spec import Experiment, build_experiment, load_experiment
 from ngraphbench.store.rundir import RunDir, check_statuses
 from ngraphbench.store.samples import read_samples
 from ngraphbench.summary import Samples
@@ -287,6 +288,7 @@ def run(
     retry: Collection[str] = (),
     overrides: Sequence[str] = (),
     observe: Observe = _quiet,
+    fleet: Fleet | None = None,
 ) -> Run:
     """Return the run of an experiment (a file or an object); again in one folder is a resume.
 
@@ -298,7 +300,7 @@ def run(
         experiment = load_experiment(path, overrides=overrides)
         base = path.resolve().parent
     folder = Path(out) if out is not None else RUNS / experiment.name
-    return execute(experiment, out=folder, base=base, retry=retry, observe=observe)
+    return execute(experiment, out=folder, base=base, retry=retry, observe=observe, fleet=fleet)
 
 
 def default_folder(name: str) -> Path:
@@ -306,22 +308,12 @@ def default_folder(name: str) -> Path:
     return RUNS / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def plan_of(experiment: Experiment, *, base: Path | None = None) -> tuple[Plan, LocalEngine]:
-    """Return the plan of an experiment on this machine, and the engine that would run it."""
-    compilers = discover()
-    packages = (package for target in compilers.values() for package in _packages(target))
-    named = [*experiment.compilers, parse_compiler(experiment.baseline or "none")]
-    places = (spec.version for spec in named if is_path(spec.version))
-    engine = LocalEngine(packages, places)
-    plan = make_plan(
-        experiment, base=base or Path.cwd(), compilers=compilers, facts=engine.devices()
-    )
-    return plan, engine
-
-
-def _packages(target: str) -> tuple[str, ...]:
-    plugin = _plugin(target)
-    return plugin.packages if plugin else ()
+def plan_of(
+    experiment: Experiment, *, base: Path | None = None, fleet: Fleet | None = None
+) -> tuple[Plan, LocalEngine | FleetEngine]:
+    """Return the plan of an experiment on the devices there are, and the engine to run it."""
+    with muster(experiment, base=base or Path.cwd(), fleet=fleet) as found:
+        return found.plan, found.engine
 
 
 def _plugin(target: str) -> Compiler | None:
@@ -352,31 +344,39 @@ def execute(
     retry: Collection[str] = (),
     observe: Observe = _quiet,
     remove_environments: bool = False,
+    fleet: Fleet | None = None,
 ) -> Run:
     """Return the finished run of ``experiment`` in folder ``out``.
 
-    ``remove_environments``: those that this run made are gone at its end.
+    ``remove_environments``: those that this run made are gone at its end. ``fleet`` says where
+    devices are found that are neither this machine nor behind ssh.
     Raises SpecError before anything is written, Interrupted when the user stops it; running
     again goes on.
     """
     check_statuses(retry)
-    plan, engine = plan_of(experiment, base=base)
-    out = out.resolve()
-    directory = RunDir.open(out, create=True)
-    with directory.lock():
-        directory.write_experiment(experiment_text(experiment))
-        directory.write_plan(plan.to_json())
-        made: list[str] = []
+    with muster(experiment, base=base or Path.cwd(), fleet=fleet) as found:
+        out = out.resolve()
+        directory = RunDir.open(out, create=True)
+        with directory.lock():
+            directory.write_experiment(experiment_text(experiment))
+            directory.write_plan(found.plan.to_json())
+            made: list[str] = []
 
-        def watch(event: Json) -> None:
-            if event["event"] == "environment":
-                made.append(event["id"])
-            observe(event)
+            def watch(event: Json) -> None:
+                if event["event"] == "environment":
+                    made.append(event["id"])
+                observe(event)
 
-        campaign = Campaign(plan, directory, engine, watch, retry)
-        campaign.run()
-        if remove_environments:
-            engine.remove_environments(made)
+            campaign = Campaign(
+                found.plan, directory, found.engine, watch, retry, arrivals=found.arrivals
+            )
+            campaign.run()
+            plan = joined_plans([found.plan, *found.late])
+            directory.write_plan(plan.to_json())
+            if remove_environments:
+                found.engine.remove_environments(made)
+            for name in campaign.missing:
+                observe({"event": "note", "text": f"{name} was not there: run again to resume."})
     observe({"event": "kept", "cells": campaign.kept})
     left_out = [skip.case for skip in plan.skipped]
     return Run(out, tuple(case.case_id for case in [*plan.cases(), *left_out]))

@@ -20,9 +20,10 @@ from ngraphbench.plugin import load_compiler, resolve_options
 from ngraphbench.profiles import PROFILES, claim_of
 from ngraphbench.spec import Experiment, shape_combinations
 from ngraphbench.spec_file import join_errors
+from ngraphbench.spec_values import split_device
 from ngraphbench.types import VENDOR_DEFAULT, VENDOR_THREADS, Device, Json
 
-__all__ = ["Plan", "Skipped", "estimate_s", "make_plan"]
+__all__ = ["Plan", "Skipped", "estimate_s", "joined_plans", "make_plan"]
 
 START_S = 4.0
 COMPILE_S = 8.0
@@ -120,6 +121,15 @@ def make_plan(
     return Plan(experiment.name, sessions, tuple(skipped))
 
 
+def joined_plans(plans: Sequence[Plan]) -> Plan:
+    """Return one plan of all sessions; it has the name of the first."""
+    return Plan(
+        plans[0].name,
+        tuple(session for plan in plans for session in plan.sessions),
+        tuple(skip for plan in plans for skip in plan.skipped),
+    )
+
+
 def estimate_s(plan: Plan) -> float:
     """Return a rough guess of how long the plan takes, in seconds.
 
@@ -149,7 +159,7 @@ class _Cell(NamedTuple):
 def _devices(experiment: Experiment, facts: Json, errors: list[SpecError]) -> list[Device]:
     devices: list[Device] = []
     for i, text in enumerate(experiment.devices):
-        host, _, accelerator = text.partition("/")
+        host, accelerator = split_device(text)
         if host not in facts:
             hint = f"{nearest(host, sorted(facts))} `ngb list devices` shows what is there."
             message = f"There is no device {host!r}."
@@ -374,6 +384,7 @@ def _session(
             "packages": dict(sorted(packages.items())),
             "python": found.get("python") or platform.python_version(),
             **({"environments": ids} if ids else {}),
+            **({"power_mode": mode} if (mode := found.get("power_mode")) else {}),
         },
         environments={h: c.request.to_json() for h, c in own.items() if c.request is not None},
     )

@@ -23,6 +23,7 @@ __all__ = [
     "parse_seconds",
     "rate_entry",
     "setting_entry",
+    "split_device",
     "sustained_entry",
     "threads_entry",
 ]
@@ -94,6 +95,18 @@ def parse_compiler(text: str) -> CompilerSpec:
             )
         options[option[1]] = option[2].strip()
     return CompilerSpec(name, (version or "").strip(), options)
+
+
+def split_device(text: str) -> tuple[str, str]:
+    """Return the name of a device's machine, and its accelerator or nothing.
+
+    >>> split_device("orin-1/cuda"), split_device("ssh://me@orin-1:22/cuda?python=/p")
+    (('orin-1', 'cuda'), ('ssh://me@orin-1:22', 'cuda'))
+    """
+    scheme, mark, rest = text.partition("://")
+    place = rest.partition("?")[0] if mark else scheme
+    host, _, accelerator = place.partition("/")
+    return (f"{scheme}://{host}" if mark else host), accelerator
 
 
 def parse_seconds(value: object) -> float:

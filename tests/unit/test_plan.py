@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plan_fixture import FACTS, plan_of, refused, write_models
+from plan_fixture import COMPILERS, FACTS, plan_of, refused, write_models
 
 from ngraphbench.case import Session
 from ngraphbench.errors import SpecError
-from ngraphbench.plan import Plan, estimate_s
-from ngraphbench.types import Device
+from ngraphbench.plan import Plan, estimate_s, make_plan
+from ngraphbench.spec import build_experiment
+from ngraphbench.types import Device, Json
 
 
 @pytest.fixture
@@ -52,6 +53,24 @@ def test_devices_and_threads(base: Path) -> None:
     ]
     plan = plan_of(base, ["nets.py:one"], ["eager"], measure={"threads": 1})
     assert plan.sessions[0].device.threads == 1
+
+
+def test_a_board_is_named_by_its_address_and_its_power_mode_is_a_condition(base: Path) -> None:
+    name = "ssh://me@orin-1:22"
+    facts: Json = {name: {"threads": 4, "host": "abc", "packages": {}, "cpus": [2, 3, 4, 5]}}
+    text = f"{name}/cuda?python=/opt/bin/python"
+    data = {"name": "t", "models": ["a.onnx"], "compilers": ["tuner"], "devices": [text]}
+
+    def session_in(mode: str | None) -> Session:
+        known = {name: {**facts[name], "power_mode": mode}}
+        made = make_plan(build_experiment(data), base=base, compilers=COMPILERS, facts=known)
+        return made.sessions[0]
+
+    plain, full, low = session_in(None), session_in("MAXN"), session_in("15W")
+    assert plain.device == Device(name, "cuda", threads=4, cpus=(2, 3, 4, 5))
+    assert "power_mode" not in plain.fingerprint
+    assert low.fingerprint["power_mode"] == "15W"
+    assert len({plain.session_id, full.session_id, low.session_id}) == 3
 
 
 def test_the_method_reaches_every_session_and_its_identity(base: Path) -> None:

@@ -15,6 +15,7 @@ import typer
 
 from ngraphbench import __version__
 from ngraphbench.cli import (
+    cluster,
     comparing,
     designing,
     environments,
@@ -74,6 +75,8 @@ app.command("report", rich_help_panel="Look")(inspecting.report)
 app.command("list", rich_help_panel="Look")(inspecting.list_things)
 app.command("doctor", rich_help_panel="Look")(inspecting.doctor)
 app.add_typer(environments.app, name="env", rich_help_panel="Look")
+app.add_typer(cluster.app, name="cluster", rich_help_panel="Fleet")
+app.command("agent", rich_help_panel="Fleet")(cluster.agent)
 app.command("selftest", rich_help_panel="Look")(proving.selftest)
 
 

@@ -13,6 +13,7 @@ import typer
 from ngraphbench.cli import options
 
 if TYPE_CHECKING:
+    from ngraphbench.muster import Fleet
     from ngraphbench.spec import Experiment
 
 __all__ = ["bench", "run"]
@@ -169,6 +170,17 @@ def bench(
         typer.Option(help="current: this Python; managed: a locked environment per compiler."),
     ] = "current",
     remove_environments: options.RemoveEnvironments = False,
+    device: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[/ACCELERATOR]",
+            help="local, ssh://HOST for a board, or an agent's name; several work in parallel.",
+            show_default="local",
+        ),
+    ] = None,
+    cluster: options.Cluster = None,
+    certs: options.Certs = None,
+    wait: options.Wait = "0",
     out: options.Out = None,
     strict: Annotated[bool, typer.Option(help="Exit 1 for unstable cells too.")] = False,
     json_: options.Json = False,
@@ -201,6 +213,8 @@ def bench(
     settings["environments"] = environments
     if baseline is not None:
         settings["baseline"] = baseline
+    if device:
+        settings["devices"] = device
     entries = options.model_entries(
         models,
         input_ or [],
@@ -220,7 +234,12 @@ def bench(
     )
     folder = out or api.default_folder("bench")
     return _measured(
-        experiment, folder, json_=json_, strict=strict, remove_environments=remove_environments
+        experiment,
+        folder,
+        fleet=options.fleet_of(cluster, certs, wait),
+        json_=json_,
+        strict=strict,
+        remove_environments=remove_environments,
     )
 
 
@@ -242,6 +261,9 @@ def run(
         bool, typer.Option("--dry-run", help="Show the cells and a time estimate, run nothing.")
     ] = False,
     remove_environments: options.RemoveEnvironments = False,
+    cluster: options.Cluster = None,
+    certs: options.Certs = None,
+    wait: options.Wait = "0",
     strict: Annotated[bool, typer.Option(help="Exit 1 for unstable cells too.")] = False,
     json_: options.Json = False,
 ) -> int:
@@ -254,13 +276,15 @@ def run(
         overrides.append(f"measure.profile={profile}")
     loaded = load_experiment(experiment, overrides=overrides)
     base = experiment.resolve().parent
+    fleet = options.fleet_of(cluster, certs, wait)
     if dry_run:
-        return _show_plan(loaded, base, json_=json_)
+        return _show_plan(loaded, base, fleet=fleet, json_=json_)
     folder = out or api.RUNS / loaded.name
     statuses = [part.strip() for part in retry.split(",") if part.strip()]
     return _measured(
         loaded,
         folder,
+        fleet=fleet,
         base=base,
         retry=statuses,
         json_=json_,
@@ -273,6 +297,7 @@ def _measured(
     experiment: Experiment,
     folder: Path,
     *,
+    fleet: Fleet,
     base: Path | None = None,
     retry: list[str] | None = None,
     json_: bool,
@@ -295,6 +320,7 @@ def _measured(
                 retry=retry or (),
                 observe=_observer(progress.feed, kept),
                 remove_environments=remove_environments,
+                fleet=fleet,
             )
         except Interrupted:
             raise KeyboardInterrupt from None
@@ -318,12 +344,12 @@ def _observer(
     return observe
 
 
-def _show_plan(experiment: Experiment, base: Path, *, json_: bool) -> int:
+def _show_plan(experiment: Experiment, base: Path, *, fleet: Fleet, json_: bool) -> int:
     from ngraphbench import api
     from ngraphbench.cli.environments import plan_lines
     from ngraphbench.cli.printing import print_lines, print_plan
 
-    plan, _ = api.plan_of(experiment, base=base)
+    plan, _ = api.plan_of(experiment, base=base, fleet=fleet)
     if json_:
         sys.stdout.write(json.dumps(plan.to_json(), indent=1) + "\n")
     else:

@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ngraphbench.errors import SpecError
 
+if TYPE_CHECKING:
+    from ngraphbench.muster import Fleet
+
 __all__ = [
+    "Certs",
+    "Cluster",
     "Json",
     "Out",
     "RemoveEnvironments",
+    "Wait",
     "batch_list",
     "bench_settings",
+    "fleet_of",
     "in_flight_list",
     "model_entries",
     "watched",
@@ -33,6 +40,35 @@ RemoveEnvironments = Annotated[
     bool,
     typer.Option("--remove-environments", help="At the end, remove environments made for it."),
 ]
+
+Cluster = Annotated[
+    str | None,
+    typer.Option(metavar="tls://HOST:PORT", help="The scheduler that agents are connected to."),
+]
+Certs = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Certificates of the fleet.",
+        show_default="$NGRAPHBENCH_CERTS, else ~/.config/ngraphbench/certs",
+    ),
+]
+Wait = Annotated[
+    str,
+    typer.Option(metavar="10min", help="How long to wait at the end for devices not there yet."),
+]
+
+
+def fleet_of(cluster: str | None, certs: Path | None, wait: str) -> Fleet:
+    """Return where devices are found. Raises SpecError."""
+    from ngraphbench.muster import Fleet
+    from ngraphbench.spec_values import parse_seconds
+
+    try:
+        wait_s = 0.0 if wait == "0" else parse_seconds(wait)
+    except ValueError as error:
+        raise SpecError(f"{wait!r} {error}.", key="--wait", hint="Write 90s or 10min.") from error
+    return Fleet(cluster or "", certs, wait_s)
 
 
 def batch_list(text: str) -> list[int]:

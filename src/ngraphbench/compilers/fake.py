@@ -31,7 +31,16 @@ __all__ = ["FAULTS", "FakeCompiler", "FakeProgram"]
 COMPILE_FAULTS = ("compile-error", "compile-hang", "compile-crash", "unsupported")
 RUN_FAULTS = ("crash", "exit", "hang", "oom", "flood", "sleep", "orphan", "run-error")
 OUTPUT_FAULTS = ("wrong", "nan", "constant", "drop-output")
-FAULTS = ("none", *COMPILE_FAULTS, *RUN_FAULTS, *OUTPUT_FAULTS, "bad-artifact", "fallback")
+FAULTS = (
+    "none",
+    *COMPILE_FAULTS,
+    *RUN_FAULTS,
+    *OUTPUT_FAULTS,
+    "bad-artifact",
+    "fallback",
+    "dirty",
+    "kill-agent",
+)
 ARTIFACT = "program.json"
 
 EXIT_CODE = 3
@@ -171,6 +180,10 @@ class FakeCompiler(Compiler):
             _hang()
         if fault == "compile-crash":
             _crash()
+        if fault == "dirty":
+            _litter()
+        if fault == "kill-agent":
+            os.kill(os.getppid(), signal.SIGKILL)
         work_us = int(options.get("work_us", 0)) + workload.batch * int(options.get("row_us", 0))
         units = int(options.get("units", 0))
         return FakeProgram(workload, work_ns=work_us * 1000, units=units, fault=fault)
@@ -220,6 +233,18 @@ def _exit() -> None:
 def _hang() -> None:
     while True:
         time.sleep(3600)
+
+
+def _litter() -> None:
+    """Leave files where compilers do, and a daemon in a session of its own."""
+    for place in (Path.home(), Path("/tmp"), Path("/dev/shm")):
+        (place / f"ngb-dirt-{os.getpid()}").write_text("left")
+    if os.fork():
+        return
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    os.execv(sys.executable, [sys.executable, "-c", f"import time; time.sleep({ORPHAN_S})"])
 
 
 def _exhaust() -> None:

@@ -14,6 +14,7 @@ from ngraphbench.engines.base import Interrupted
 from ngraphbench.environments.host import host_id
 from ngraphbench.environments.interpreters import inspect_python, interpreter_tag
 from ngraphbench.environments.managed import remove_environment
+from ngraphbench.environments.power import power_facts
 from ngraphbench.environments.systemfiles import quota_cpus
 from ngraphbench.environments.topology import choose_cpus, read_topology
 from ngraphbench.errors import EnvironmentFailed
@@ -50,6 +51,7 @@ class LocalEngine:
                 "threads": choice.threads,
                 "cpus": list(choice.order),
                 "host": host_id(),
+                "power_mode": power_facts()["power_mode"],
                 "python": platform.python_version(),
                 "interpreter": interpreter_tag(),
                 "interpreters": {place: _told(place) for place in self._interpreters},

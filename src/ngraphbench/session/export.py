@@ -169,6 +169,11 @@ def _export_batch(
             done.unlink(missing_ok=True)
             made = exporter.batch(batch, seed, sorted(forms | had))
             write_whole(done, json.dumps(made))
+        if "failed" in made:
+            # It was tried where the model is, and this is what came of it.
+            for state in states:
+                _take_failure(state, made["failed"])
+            return
         evaluation = exporter.evaluation(batch, seed)
     except NGraphBenchError as error:
         for state in states:
@@ -185,6 +190,11 @@ def _export_batch(
             name, _, detail = note.partition(": ")
             if name in DOUBTS:
                 state.flag(name, detail)
+
+
+def _take_failure(state: CaseState, told: Json) -> None:
+    state.stage, state.status, state.reason = "export", told["status"], told["reason"]
+    state.message, state.detail = told["message"], dict(told["detail"])
 
 
 def _forms_asked_for(cases: Sequence[Case]) -> set[str]:
