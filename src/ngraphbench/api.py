@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,8 @@ __all__ = ["Run", "available", "bench", "execute", "plan_of", "run"]
 
 Observe = Callable[[Json], None]
 RUNS = Path("runs")
+REPORTED_ONE_BY_ONE = 5000
+"""Case records above which a report sums up."""
 
 
 def _quiet(event: Json) -> None:
@@ -110,19 +113,36 @@ class Run:
 
     def _stream(self) -> Iterator[Json]:
         """Yield the case records of ``history``, one at a time."""
+        return (record for record in self._everything() if record["kind"] == "case")
+
+    def _everything(self) -> Iterator[Json]:
+        """Yield the records of sessions and of the cells that this run is about."""
         for record in RunDir.open(self.path).journal.stream():
-            if record["kind"] == "case" and (
-                self.case_ids is None or record["case_id"] in self.case_ids
-            ):
+            known = self.case_ids is None or record["kind"] != "case"
+            if known or record["case_id"] in (self.case_ids or ()):
                 yield record
 
     def report(self, path: str | Path | None = None) -> Path:
-        """Write the HTML report and return its path (``report.html`` in the run directory)."""
-        from ngraphbench.report.html import write_report
+        """Write the HTML report and return its path (``report.html`` in the run directory).
 
+        More than 5,000 case records are summed up instead of shown one by one.
+        """
+        from ngraphbench.report.html import need_jinja, write_overview, write_report
+
+        need_jinja()
         target = Path(path) if path is not None else self.path / "report.html"
         title = self.path.resolve().name
-        evidence = (self.history(), self.sessions(), self.samples)
+        everything = self._everything()
+        read: list[Json] = []
+        cases = 0
+        for record in everything:
+            read.append(record)
+            cases += record["kind"] == "case"
+            if cases > REPORTED_ONE_BY_ONE:
+                write_overview(target, chain(read, everything), title=title, root=self.path)
+                return target
+        by_kind = {k: [r for r in read if r["kind"] == k] for k in ("case", "session")}
+        evidence = (by_kind["case"], by_kind["session"], self.samples)
         write_report(target, *evidence, title=title, root=self.path)
         return target
 

@@ -80,7 +80,11 @@ def hodges_lehmann(values: Array) -> float:
     """
     if len(values) == 0:
         raise ValueError("hodges_lehmann of no values")
-    return float(np.median(walsh_averages(values)))
+    averages = walsh_averages(values)
+    middle = len(averages) // 2
+    if len(averages) % 2:
+        return float(averages[middle])
+    return float((averages[middle - 1] + averages[middle]) / 2.0)
 
 
 @lru_cache(maxsize=256)

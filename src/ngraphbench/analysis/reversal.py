@@ -97,7 +97,7 @@ def reversals_of(evidence: Evidence) -> list[Reversal]:
     apart: dict[tuple[object, ...], Reversal] = {}
     for a, b in pairs:
         if a.session_id != b.session_id:
-            for reversal in _unpaired(a, b):
+            for reversal in _unpaired(evidence, a, b):
                 if _identity(reversal) not in settled:
                     apart.setdefault(_identity(reversal), reversal)
     rank = {"reversed": 0, "kept": 1, "tie": 2, "unresolved": 3}
@@ -115,15 +115,24 @@ def comparable(group: Group) -> dict[str, Cell]:
     return {cell.label: cell for cell in group.cells if cell.ranked and cell.status == "ok"}
 
 
-def _shared_compilers(a: Group, b: Group) -> list[str]:
+def _known(evidence: Evidence, group: Group) -> dict[str, Cell]:
+    """Return ``comparable``, worked out once: a group stands in many pairs."""
+    key = ("comparable", group.session_id, group.title, group.batch, group.precision)
+    if key not in evidence.memory:
+        evidence.memory[key] = comparable(group)
+    found: dict[str, Cell] = evidence.memory[key]
+    return found
+
+
+def _shared_compilers(evidence: Evidence, a: Group, b: Group) -> list[str]:
     """Return labels measured of both models, the baselines left out."""
     baselines = (a.baseline, b.baseline)
-    theirs = comparable(b)
-    return [label for label in comparable(a) if label in theirs and label not in baselines]
+    theirs = _known(evidence, b)
+    return [label for label in _known(evidence, a) if label in theirs and label not in baselines]
 
 
 def _paired(evidence: Evidence, a: Group, b: Group) -> list[Reversal]:
-    cells_a, cells_b = comparable(a), comparable(b)
+    cells_a, cells_b = _known(evidence, a), _known(evidence, b)
     if a.baseline not in cells_a or b.baseline not in cells_b:
         return []
     baseline = _ratio(evidence, cells_a[a.baseline], cells_b[b.baseline])
@@ -131,12 +140,12 @@ def _paired(evidence: Evidence, a: Group, b: Group) -> list[Reversal]:
         _judge(a, b, label, baseline, _ratio(evidence, cells_a[label], cells_b[label]))
         if not evidence.untrusted(a.session_id)
         else _blank(a, b, label, "untrusted")
-        for label in _shared_compilers(a, b)
+        for label in _shared_compilers(evidence, a, b)
     ]
 
 
-def _unpaired(a: Group, b: Group) -> list[Reversal]:
-    return [_blank(a, b, label, "unpaired") for label in _shared_compilers(a, b)]
+def _unpaired(evidence: Evidence, a: Group, b: Group) -> list[Reversal]:
+    return [_blank(a, b, label, "unpaired") for label in _shared_compilers(evidence, a, b)]
 
 
 _Ratio: TypeAlias = tuple[Interval, str]

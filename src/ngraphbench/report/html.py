@@ -11,7 +11,7 @@ import base64
 import functools
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from ngraphbench.report.embedding import chart_html
 from ngraphbench.report.facets import Facets
 from ngraphbench.report.gallery import charts
 from ngraphbench.report.opening import opening
+from ngraphbench.report.overview import overview
 from ngraphbench.report.palette import DARK, LIGHT, SERIES_DARK, SERIES_LIGHT
 from ngraphbench.report.rows import (
     cost_table,
@@ -50,7 +51,7 @@ from ngraphbench.report.wording import (
 )
 from ngraphbench.types import Json
 
-__all__ = ["write_report"]
+__all__ = ["need_jinja", "write_overview", "write_report"]
 
 HERE = Path(__file__).parent
 
@@ -69,10 +70,31 @@ def write_report(
     The page appears whole or not at all. Raises StoreError when it cannot be written, and
     NGraphBenchError without jinja2.
     """
-    home = os.path.relpath(root or path.parent, path.parent)
-    _need_jinja()
-    page = _page(Scene(records, sessions, functools.cache(read)), title=title, home=home)
-    text = _render(page)
+    need_jinja()
+    scene = Scene(records, sessions, functools.cache(read))
+    page = _page(scene, title=title, home=_home(path, root))
+    _write(path, _render("template.html", page))
+
+
+def write_overview(
+    path: Path, records: Iterable[Json], *, title: str, root: Path | None = None
+) -> None:
+    """Write the page of a run of very many cells from a stream of its records, sessions too.
+
+    Raises as ``write_report`` does.
+    """
+    need_jinja()
+    from ngraphbench.report.overviewpage import overview_page
+
+    page = overview_page(overview(records), title=title, home=_home(path, root))
+    _write(path, _render("overview.html", page))
+
+
+def _home(path: Path, root: Path | None) -> str:
+    return os.path.relpath(root or path.parent, path.parent)
+
+
+def _write(path: Path, text: str) -> None:
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         unfinished.write_text(text, encoding="utf-8")
@@ -88,7 +110,7 @@ def write_report(
             unfinished.unlink(missing_ok=True)
 
 
-def _need_jinja() -> None:
+def need_jinja() -> None:
     """Raise before any work is done in vain."""
     try:
         import jinja2  # noqa: F401
@@ -100,7 +122,7 @@ def _need_jinja() -> None:
         ) from error
 
 
-def _render(page: Json) -> str:
+def _render(template: str, page: Json) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -113,7 +135,7 @@ def _render(page: Json) -> str:
         lstrip_blocks=True,
     )
     environment.filters["drawn"] = Markup  # what drawing.py made, where all text is escaped
-    return environment.get_template("template.html").render(page | _assets())
+    return environment.get_template(template).render(page | _assets() | {"version": __version__})
 
 
 def _assets() -> Json:
@@ -170,12 +192,11 @@ def _page(scene: Scene, *, title: str, home: str) -> Json:
     facets = Facets(tags_of(g, cell.label) for g in evidence.groups for cell in g.cells)
     return {
         "title": title,
-        "version": __version__,
         "opening": opening(scene),
         "headline": headline_sentences(scene.answers, scene.orders),
         "groups": groups,
         "cells": cells,
-        "by_id": {row["id"]: row for row in cells},
+        "by_id": {row.id: row for row in cells},
         "labels": labels,
         "numbers": scene.palette.numbers,
         "support": support_rows(evidence, labels),
@@ -183,12 +204,12 @@ def _page(scene: Scene, *, title: str, home: str) -> Json:
         "versions": version_verdicts(evidence),
         "orders": order_rows(scene.orders),
         "unpaired": sum(order.reason == "unpaired" for order in scene.orders),
-        "verified": [row for row in cells if row["verification"]],
+        "verified": [row for row in cells if row.verification],
         "evaluations": evaluation_lines(evidence),
         "alone": block_tables(evidence),
         "costs": cost_table(cells),
         "flags": [(flag, FLAGS.get(flag, "see the record")) for flag in flags_used(evidence)],
-        "statuses": [(s, m) for s, m in STATUSES.items() if s in {r["status"] for r in cells}],
+        "statuses": [(s, m) for s, m in STATUSES.items() if s in {r.status for r in cells}],
         "cautions": cautions(evidence),
         "notes": session_notes(evidence),
         "sessions": [session_row(session, link) for session in evidence.sessions.values()],
@@ -200,6 +221,8 @@ def _page(scene: Scene, *, title: str, home: str) -> Json:
 
 def _drawn(scene: Scene, facets: Facets) -> Json:
     """Return the charts as markup, by name, and what the template draws with."""
+    from markupsafe import Markup
+
     known = {facet.key: facet.values for facet in facets.filters}
     numbers = {label: i for i, label in enumerate(known.get("c", ()))}
     return {
@@ -208,9 +231,11 @@ def _drawn(scene: Scene, facets: Facets) -> Json:
             for name, chart in charts(scene).items()
         },
         "filters": facets.filters,
-        "data": facets.attributes,
+        "data": functools.cache(lambda tags: Markup(facets.attributes(tags))),
         "shapes": shape_definitions(),
-        "shape": lambda label: key_shape("point", scene.palette.number(label)),
+        "shape": functools.cache(
+            lambda label: Markup(key_shape("point", scene.palette.number(label)))
+        ),
         "Tags": Tags,
         "anchor": anchor,
     }

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
+from types import SimpleNamespace
 from urllib.parse import quote
 
 from ngraphbench.analysis.reversal import Reversal
@@ -87,44 +88,44 @@ def _row(
     full: float,
     axis: Callable[[float], float],
     link: Callable[[object], str],
-) -> Json:
+) -> SimpleNamespace:
     record = cell.record
     rate, speedup = cell.throughput, cell.speedup
     is_base = cell.label == group.baseline
     samples = (record["measurement"] or {}).get("samples", "")
-    return {
-        "id": anchor(cell),
-        "tags": tags_of(group, cell.label),
-        "model": group.title,
-        "batch": group.batch,
-        "label": cell.label,
-        "status": cell.status,
-        "reason": record["reason"],
-        "stage": record["stage"],
-        "message": _message(record),
-        "hint": record["detail"].get("hint", ""),
-        "failed": cell.status in FAILURES,
-        "refused": cell.partly_compiled,
-        "top": cell.label in answer.top and answer.outcome != "unresolved",
-        "is_base": is_base,
-        "rate": figure(rate.estimate) if rate else "",
-        "spread": plus_minus(rate) if rate else "",
-        "bar": _marks(rate, lambda value: _percent(value / full)),
-        "speedup": None if is_base else speedup,
-        "speedup_at": None if is_base else _marks(speedup, axis),
-        "mark": cell.mark,
-        "sign": MARKS.get(cell.mark, ""),
-        "latency": figure(cell.latency.estimate) if cell.latency else "",
-        "flags": record["flags"],
-        "verification": record["verification"],
-        "coverage": _pairs(record["coverage"]),
-        "costs": record["costs"],
-        "command": record["command"],
-        "samples": samples,
-        "samples_href": link(samples),
-        "log": record["log"],
-        "log_href": link(record["log"]),
-    }
+    return SimpleNamespace(
+        id=anchor(cell),
+        tags=tags_of(group, cell.label),
+        model=group.title,
+        batch=group.batch,
+        label=cell.label,
+        status=cell.status,
+        reason=record["reason"],
+        stage=record["stage"],
+        message=_message(record),
+        hint=record["detail"].get("hint", ""),
+        failed=cell.status in FAILURES,
+        refused=cell.partly_compiled,
+        top=cell.label in answer.top and answer.outcome != "unresolved",
+        is_base=is_base,
+        rate=figure(rate.estimate) if rate else "",
+        spread=plus_minus(rate) if rate else "",
+        bar=_marks(rate, lambda value: _percent(value / full)),
+        speedup=None if is_base else speedup,
+        speedup_at=None if is_base else _marks(speedup, axis),
+        mark=cell.mark,
+        sign=MARKS.get(cell.mark, ""),
+        latency=figure(cell.latency.estimate) if cell.latency else "",
+        flags=record["flags"],
+        verification=record["verification"],
+        coverage=_pairs(record["coverage"]),
+        costs=record["costs"],
+        command=record["command"],
+        samples=samples,
+        samples_href=link(samples),
+        log=record["log"],
+        log_href=link(record["log"]),
+    )
 
 
 def _message(record: Json) -> str:
@@ -136,13 +137,13 @@ def _percent(share: float) -> float:
     return round(100.0 * min(1.0, max(0.0, share)), 2) if math.isfinite(share) else 0.0
 
 
-def _marks(interval: Interval | None, place: Callable[[float], float]) -> Json | None:
+def _marks(interval: Interval | None, place: Callable[[float], float]) -> SimpleNamespace | None:
     """Return where on an axis, in percent, an estimate and its interval's ends stand."""
     if interval is None:
         return None
-    keys = ("at", "low", "high")
-    values = (interval.estimate, interval.low, interval.high)
-    return {key: place(value) for key, value in zip(keys, values, strict=True)}
+    return SimpleNamespace(
+        at=place(interval.estimate), low=place(interval.low), high=place(interval.high)
+    )
 
 
 def _log_axis(ratios: Sequence[Interval | None]) -> Callable[[float], float]:
@@ -170,15 +171,15 @@ def order_rows(orders: Sequence[Reversal]) -> Json:
     return {"rows": rows, "one_at": axis(1.0)}
 
 
-def cost_table(cells: Sequence[Json]) -> Json:
+def cost_table(cells: Sequence[SimpleNamespace]) -> Json:
     """Return the costs that were measured at all, one row per cell."""
-    used = [key for key in COSTS if any(cell["costs"].get(key) is not None for cell in cells)]
+    used = [key for key in COSTS if any(cell.costs.get(key) is not None for cell in cells)]
     return {
         "heads": [COSTS[key] for key in used],
         "rows": [
-            {"cell": cell, "values": [cost(key, cell["costs"]) for key in used]}
+            {"cell": cell, "values": [cost(key, cell.costs) for key in used]}
             for cell in cells
-            if any(cell["costs"].get(key) is not None for key in used)
+            if any(cell.costs.get(key) is not None for key in used)
         ],
     }
 
