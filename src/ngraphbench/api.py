@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,8 +40,6 @@ __all__ = ["Run", "available", "bench", "execute", "plan_of", "run"]
 
 Observe = Callable[[Json], None]
 RUNS = Path("runs")
-REPORTED_ONE_BY_ONE = 5000
-"""Case records above which a report sums up."""
 
 
 def _quiet(event: Json) -> None:
@@ -127,23 +124,14 @@ class Run:
 
         More than 5,000 case records are summed up instead of shown one by one.
         """
-        from ngraphbench.report.html import need_jinja, write_overview, write_report
+        from ngraphbench.report.html import write_page
+        from ngraphbench.store.journal import uncollected
 
-        need_jinja()
         target = Path(path) if path is not None else self.path / "report.html"
         title = self.path.resolve().name
-        everything = self._everything()
-        read: list[Json] = []
-        cases = 0
-        for record in everything:
-            read.append(record)
-            cases += record["kind"] == "case"
-            if cases > REPORTED_ONE_BY_ONE:
-                write_overview(target, chain(read, everything), title=title, root=self.path)
-                return target
-        by_kind = {k: [r for r in read if r["kind"] == k] for k in ("case", "session")}
-        evidence = (by_kind["case"], by_kind["session"], self.samples)
-        write_report(target, *evidence, title=title, root=self.path)
+        with uncollected():
+            everything = self._everything()
+            write_page(target, everything, self.samples, title=title, root=self.path)
         return target
 
     def charts(self) -> dict[str, Chart]:

@@ -13,6 +13,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,32 @@ from ngraphbench.report.wording import (
 )
 from ngraphbench.types import Json
 
-__all__ = ["need_jinja", "write_overview", "write_report"]
+__all__ = ["write_overview", "write_page", "write_report"]
 
 HERE = Path(__file__).parent
+
+
+ONE_BY_ONE = 5000
+"""Case records above which a page sums up."""
+
+
+def write_page(
+    path: Path, records: Iterable[Json], read: Read, *, title: str, root: Path | None = None
+) -> None:
+    """Write the page that suits a stream of records, sessions too: every cell, or their sum.
+
+    Raises as ``write_report`` does, before anything is read where jinja2 is missing.
+    """
+    _need_jinja()
+    stream = iter(records)
+    found: dict[str, list[Json]] = {"case": [], "session": []}
+    for record in stream:
+        found[record["kind"]].append(record)
+        if len(found["case"]) > ONE_BY_ONE:
+            everything = chain(found["case"], found["session"], stream)
+            write_overview(path, everything, title=title, root=root)
+            return
+    write_report(path, found["case"], found["session"], read, title=title, root=root)
 
 
 def write_report(
@@ -70,7 +94,7 @@ def write_report(
     The page appears whole or not at all. Raises StoreError when it cannot be written, and
     NGraphBenchError without jinja2.
     """
-    need_jinja()
+    _need_jinja()
     scene = Scene(records, sessions, functools.cache(read))
     page = _page(scene, title=title, home=_home(path, root))
     _write(path, _render("template.html", page))
@@ -83,7 +107,7 @@ def write_overview(
 
     Raises as ``write_report`` does.
     """
-    need_jinja()
+    _need_jinja()
     from ngraphbench.report.overviewpage import overview_page
 
     page = overview_page(overview(records), title=title, home=_home(path, root))
@@ -110,7 +134,7 @@ def _write(path: Path, text: str) -> None:
             unfinished.unlink(missing_ok=True)
 
 
-def need_jinja() -> None:
+def _need_jinja() -> None:
     """Raise before any work is done in vain."""
     try:
         import jinja2  # noqa: F401

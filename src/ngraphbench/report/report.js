@@ -52,6 +52,9 @@
     mark.classList.add("told");
     tip.textContent = mark.dataset.t;
     tip.hidden = false;
+    place(mark);
+  };
+  const place = (mark) => {
     const box = mark.querySelector("use").getBoundingClientRect();
     const width = tip.offsetWidth;
     const left = Math.min(Math.max(6, box.x + box.width / 2 - width / 2), innerWidth - width - 6);
@@ -74,7 +77,7 @@
       if (!open.contains(event.target)) open.open = false;
     }
   });
-  addEventListener("scroll", hide, { passive: true });
+  addEventListener("scroll", () => tip.hidden || place(told), { passive: true });
   const steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") {
@@ -122,8 +125,19 @@
     root.dataset.theme = dark ? "light" : "dark";
   });
 
+  // A list that opens near the right edge moves to the left as far as it must.
+  const inside = (details) => {
+    const list = details.querySelector("fieldset");
+    list.style.left = "0";
+    const over = list.getBoundingClientRect().right - document.documentElement.clientWidth + 8;
+    if (over > 0) list.style.left = `${-over}px`;
+  };
+
   if (form) {
     form.hidden = false;
+    for (const facet of all("details[data-facet]", form)) {
+      facet.addEventListener("toggle", () => facet.open && inside(facet));
+    }
     form.addEventListener("change", filter);
     form.addEventListener("reset", () => setTimeout(filter));
     form.addEventListener("submit", (event) => event.preventDefault());

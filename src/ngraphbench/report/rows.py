@@ -26,7 +26,9 @@ __all__ = [
     "session_row",
 ]
 
-MESSAGE_LENGTH = 4000
+ORDERS = 200
+"""Orders of two models that are shown; reversals come first."""
+
 WEAK_CONTROL_PERCENT = 10.0
 """An A/A interval wider than this would hide what the run wants to tell."""
 
@@ -102,8 +104,6 @@ def _row(
         status=cell.status,
         reason=record["reason"],
         stage=record["stage"],
-        message=_message(record),
-        hint=record["detail"].get("hint", ""),
         failed=cell.status in FAILURES,
         refused=cell.partly_compiled,
         top=cell.label in answer.top and answer.outcome != "unresolved",
@@ -126,11 +126,6 @@ def _row(
         log=record["log"],
         log_href=link(record["log"]),
     )
-
-
-def _message(record: Json) -> str:
-    message = str(record["message"]).strip()
-    return message if len(message) <= MESSAGE_LENGTH else message[:MESSAGE_LENGTH] + " … (cut)"
 
 
 def _percent(share: float) -> float:
@@ -158,7 +153,8 @@ def _log_axis(ratios: Sequence[Interval | None]) -> Callable[[float], float]:
 
 def order_rows(orders: Sequence[Reversal]) -> Json:
     """Return the orders that could be told, with places on one axis."""
-    shown = [order for order in orders if order.reason != "unpaired"]
+    paired = [order for order in orders if order.reason != "unpaired"]
+    shown = paired[:ORDERS]
     axis = _log_axis([r for o in shown for r in (o.under_baseline, o.under_compiler)])
     rows = [
         {
@@ -168,7 +164,7 @@ def order_rows(orders: Sequence[Reversal]) -> Json:
         }
         for order in shown
     ]
-    return {"rows": rows, "one_at": axis(1.0)}
+    return {"rows": rows, "one_at": axis(1.0), "left_out": len(paired) - len(shown)}
 
 
 def cost_table(cells: Sequence[SimpleNamespace]) -> Json:

@@ -17,7 +17,7 @@ from ngraphbench.records import SCHEMA_VERSION
 from ngraphbench.store.disk import append_synced
 from ngraphbench.types import Json
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "uncollected"]
 
 Key: TypeAlias = tuple[str, str, str]
 
@@ -97,7 +97,7 @@ class Journal:
         """Return the records, and the size in bytes of the lines that hold them."""
         records: list[Json] = []
         complete_bytes = 0
-        with _uncollected():
+        with uncollected():
             for record, size_bytes in self._lines():
                 complete_bytes += size_bytes
                 if record is not None:
@@ -149,7 +149,7 @@ class Journal:
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """Keep the garbage collector from walking all records again while more are read.
 
     Records hold no cycles, and it would take as long as parsing them does.

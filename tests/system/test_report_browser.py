@@ -1,0 +1,198 @@
+"""The page in a real browser: from ``file://``, offline, in both themes, narrow and wide."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.report import write_run
+from ngraphbench.api import Run
+from ngraphbench.report.html import write_report
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
+from run_fixture import HOSTILE, full_run
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+BROWSER = Path("/usr/bin/chromium")
+pytestmark = pytest.mark.skipif(not BROWSER.exists(), reason=f"there is no {BROWSER}")
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "quickstart"
+FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
+PAGES = ("quickstart", "larger", "hostile", "summed")
+
+
+@dataclass
+class Told:
+    """What a page said and asked for while it was looked at."""
+
+    page: Any
+    console: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return the pages: two runs, a hostile one, and one of so many cells that it is summed up."""
+    folder = tmp_path_factory.mktemp("pages")
+    found = {name: folder / f"{name}.html" for name in PAGES}
+    Run.open(GOLDEN).report(found["quickstart"])
+    write_run(folder / "larger", 150, samples=True)
+    Run.open(folder / "larger").report(found["larger"])
+    write_run(folder / "summed", 5100, samples=False)
+    Run.open(folder / "summed").report(found["summed"])
+    write_report(found["hostile"], *full_run("quick").parts, title=HOSTILE)
+    return found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=str(BROWSER), args=list(FLAGS))
+        yield found
+        found.close()
+
+
+def open_page(browser: Any, path: Path, *, width: int = 1280, theme: str = "light") -> Told:
+    page = browser.new_page(
+        viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce"
+    )
+    page.set_default_timeout(15_000)
+    told = Told(page)
+    page.on("console", lambda message: told.console.append(message.text))
+    page.on("pageerror", lambda error: told.console.append(str(error)))
+    page.on("dialog", lambda dialog: told.console.append(f"dialog {dialog.message}"))
+    page.on("request", lambda request: told.asked.append(request.url))
+    page.goto(path.as_uri())
+    return told
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(("width", "theme"), [(380, "light"), (1600, "dark")])
+def test_it_loads_offline_quietly_and_fits(
+    browser: Any, pages: dict[str, Path], name: str, width: int, theme: str
+) -> None:
+    told = open_page(browser, pages[name], width=width, theme=theme)
+    assert told.console == []
+    assert told.asked == [pages[name].as_uri()]
+    assert told.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert told.page.evaluate(TOO_FAINT) == []
+    told.page.close()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_chart_has_marks(browser: Any, pages: dict[str, Path], name: str) -> None:
+    told = open_page(browser, pages[name])
+    counts = told.page.evaluate(
+        """Object.fromEntries(Array.from(document.querySelectorAll("figure.chart")).map(
+             (chart) => [chart.id, Array.from(chart.querySelectorAll(".panel")).map(
+               (panel) => Array.from(panel.querySelectorAll(".m use")).filter(
+                 (mark) => mark.getBoundingClientRect().width > 0).length)]))"""
+    )
+    assert counts
+    assert all(marks and min(marks) > 0 for marks in counts.values()), counts
+    told.page.close()
+
+
+def test_filters_hold_for_the_whole_page(browser: Any, pages: dict[str, Path]) -> None:
+    told = open_page(browser, pages["quickstart"])
+    page = told.page
+    visible = "els => els.filter((el) => el.getClientRects().length).length"
+    assert page.eval_on_selector_all("[data-cell]", visible) == 16
+    panels = page.eval_on_selector_all("#chart-throughput .panel", visible)
+    page.click("details[data-facet=m] summary")
+    page.uncheck("details[data-facet=m] input >> nth=0")
+    assert page.eval_on_selector_all("[data-cell]", visible) == 8
+    assert page.eval_on_selector_all("#chart-throughput .panel", visible) == panels - 1
+    assert page.inner_text("#shown") == "8 of 16 cells"
+    page.click("details[data-facet=m] [data-none]")
+    assert page.is_visible("#chart-throughput .nothing")
+    page.keyboard.press("Escape")
+    page.click("#filters [type=reset]")
+    page.wait_for_function("document.getElementById('shown').textContent === ''")
+    assert page.eval_on_selector_all("[data-cell]", visible) == 16
+    assert told.console == []
+    page.close()
+
+
+def test_marks_are_read_with_the_pointer_and_with_the_keyboard(
+    browser: Any, pages: dict[str, Path]
+) -> None:
+    page = open_page(browser, pages["quickstart"]).page
+    page.hover("#chart-speedup .panel .m use >> nth=0")
+    page.wait_for_selector("#tip:not([hidden])")
+    assert "against eager" in page.inner_text("#tip")
+    first = page.inner_text("#tip")
+    page.focus("#chart-speedup .panel >> nth=0")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text("#tip") != first
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.querySelector(':target').matches('[data-cell]')")
+    page.click("#theme")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.close()
+
+
+def test_it_can_be_read_without_script_and_printed(
+    browser: Any, pages: dict[str, Path], tmp_path: Path
+) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(pages["quickstart"].as_uri())
+    assert page.locator("#chart-throughput .m use").count() > 0
+    assert not page.is_visible("#filters")
+    page.pdf(path=str(tmp_path / "page.pdf"))
+    assert (tmp_path / "page.pdf").stat().st_size > 50_000
+    context.close()
+
+
+TOO_FAINT = """() => {
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = (c) => {
+    const [r, g, b] = c.map((v) => {
+      const s = v / 255;
+      return s <= 0.04045 ? s / 12.92 : ((s + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const over = (top, under) => {
+    const a = top.length > 3 ? top[3] : 1;
+    return [0, 1, 2].map((i) => top[i] * a + under[i] * (1 - a));
+  };
+  const ground = (element) => {
+    const layers = [];
+    for (let at = element; at; at = at.parentElement) {
+      const colour = parse(getComputedStyle(at).backgroundColor);
+      if (colour.length < 4 || colour[3] > 0) layers.push(colour);
+    }
+    return layers.reverse().reduce((under, top) => over(top, under), [255, 255, 255]);
+  };
+  const found = [];
+  const seen = new Set();
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode() && seen.size < 4000) {
+    const element = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || !element.getClientRects().length) continue;
+    const style = getComputedStyle(element);
+    const svg = element.namespaceURI.endsWith("svg");
+    const kind = [element.tagName, element.className.baseVal ?? element.className,
+      element.parentElement.className].join("|");
+    if (seen.has(kind) || element.closest(":disabled")) continue;
+    seen.add(kind);
+    const back = ground(element);
+    const front = over(parse(svg ? style.fill : style.color), back);
+    const [a, b] = [light(front), light(back)].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    const size = parseFloat(style.fontSize);
+    const large = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
+    if (ratio < (large ? 3 : 4.5)) found.push(`${kind} ${ratio.toFixed(2)}`);
+  }
+  return found;
+}"""
+"""Returns each kind of visible text whose contrast is below that of WCAG 2 AA."""
