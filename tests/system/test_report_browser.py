@@ -114,7 +114,7 @@ def test_filters_hold_for_the_whole_page(browser: Any, pages: dict[str, Path]) -
     assert page.is_visible("#chart-throughput .nothing")
     page.keyboard.press("Escape")
     page.click("#filters [type=reset]")
-    page.wait_for_function("document.getElementById('shown').textContent === ''")
+    page.wait_for_selector("#shown:empty", state="attached")
     assert page.eval_on_selector_all("[data-cell]", visible) == 16
     assert told.console == []
     page.close()
