@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import ClassVar
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 from int8 import ROUNDED, calibrated, error_and_coverage
 
 from ngraphbench.compilers.onnxruntime import OnnxRuntime
+from ngraphbench.compilers.providers import CPU, CUDA
 from ngraphbench.compilers.qdq import quantised_file
-from ngraphbench.errors import Unsupported
+from ngraphbench.errors import CompileFailed, Unsupported
 from ngraphbench.testing import CompilerContract, observe
 from ngraphbench.testing.workloads import write_workload
 from ngraphbench.types import INT8, Device
+
+TENSORRT = "TensorrtExecutionProvider"
 
 
 class TestOnnxRuntime(CompilerContract):
@@ -64,3 +68,106 @@ def test_an_artefact_in_int8_still_says_so(tmp_path: Path) -> None:
     loaded = OnnxRuntime().load_artifact(tmp_path, workload, Device(), {})
     assert loaded.coverage()["products"] == program.coverage()["products"]
     assert loaded.coverage()["products"]["int8"] == 1
+
+
+class FakeSession:
+    """A CPU's session that says it runs elsewhere, but for two nodes, and keeps its settings."""
+
+    asked: ClassVar[list[Any]] = []
+    moved: ClassVar[int] = 0
+    real: ClassVar[Any] = None
+
+    def __init__(self, model: Any, sess_options: Any, providers: list[Any]) -> None:
+        FakeSession.asked = providers
+        self._real = FakeSession.real(model, sess_options, providers=["CPUExecutionProvider"])
+
+    def get_providers(self) -> list[str]:
+        return [name if isinstance(name, str) else name[0] for name in self.asked][self.moved :]
+
+    def get_provider_graph_assignment_info(self) -> list[Any]:
+        first, *rest = self.get_providers()
+        counts = {first: 6, **dict.fromkeys(rest, 2)}
+        return [
+            SimpleNamespace(ep_name=name, get_nodes=lambda count=count: [None] * count)
+            for name, count in counts.items()
+        ]
+
+    def io_binding(self) -> Any:
+        return FakeBinding(self._real)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+class FakeBinding:
+    """A binding whose device is the CPU's memory."""
+
+    def __init__(self, session: Any) -> None:
+        self._session, self._binding = session, session.io_binding()
+
+    def bind_output(self, name: str, place: str) -> None:
+        assert place == "cuda"
+        self._binding.bind_output(name, "cpu")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._binding, name)
+
+
+@pytest.fixture
+def onnxruntime_gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """ONNX Runtime as if it had CUDA; what is on the device is on the CPU."""
+    found = pytest.importorskip("onnxruntime")
+    real_value = found.OrtValue.ortvalue_from_numpy
+    FakeSession.real = found.InferenceSession
+    monkeypatch.setattr(FakeSession, "moved", 0)
+    monkeypatch.setattr(found, "InferenceSession", FakeSession)
+    monkeypatch.setattr(found, "get_available_providers", lambda: [CUDA, TENSORRT, CPU])
+    monkeypatch.setattr(
+        found.OrtValue, "ortvalue_from_numpy", lambda array, place, number: real_value(array)
+    )
+    return found
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32"])
+def test_cuda_is_its_provider_and_tf32_a_wish(
+    tmp_path: Path, onnxruntime_gpu: Any, precision: str
+) -> None:
+    root = write_workload(tmp_path / "mlp", "mlp", batches=(2,))
+    workload = observe.open_workload(root, batch=2, precision=precision)
+    program = OnnxRuntime().compile(workload, Device(accelerator="cuda"), {})
+    name, settings = FakeSession.asked[0]
+    assert (name, settings["use_tf32"]) == (CUDA, "1" if precision == "tf32" else "0")
+    assert FakeSession.asked[1:] == [CPU]
+    program.close()
+
+
+@pytest.mark.parametrize("provider", [CUDA, TENSORRT])
+def test_nodes_that_fell_back_to_the_cpu_are_told(
+    tmp_path: Path, onnxruntime_gpu: Any, provider: str
+) -> None:
+    root = write_workload(tmp_path / "mlp", "mlp", batches=(2,))
+    workload = observe.open_workload(root, batch=2)
+    program = OnnxRuntime().compile(workload, Device(accelerator="cuda"), {"provider": provider})
+    told = program.coverage()
+    assert told["parts"] == {provider: 6, CPU: 2}
+    assert told["share"] == 0.75
+    program.close()
+
+
+def test_a_provider_that_did_not_start_fails_the_cell(
+    tmp_path: Path, onnxruntime_gpu: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeSession, "moved", 1)
+    root = write_workload(tmp_path / "mlp", "mlp", batches=(2,))
+    workload = observe.open_workload(root, batch=2)
+    with pytest.raises(CompileFailed, match="could not start CUDAExecutionProvider"):
+        OnnxRuntime().compile(workload, Device(accelerator="cuda"), {})
+
+
+def test_a_provider_that_is_not_in_this_build_is_unsupported(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    root = write_workload(tmp_path / "mlp", "mlp", batches=(2,))
+    workload = observe.open_workload(root, batch=2)
+    with pytest.raises(Unsupported, match="has no QNNExecutionProvider") as caught:
+        OnnxRuntime().compile(workload, Device(), {"provider": "QNNExecutionProvider"})
+    assert "onnxruntime-gpu" in caught.value.hint

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["captured_share", "dynamo_counts"]
+__all__ = ["captured_share", "counted_flops", "dynamo_counts"]
 
 
 def dynamo_counts() -> dict[str, int]:
@@ -40,6 +40,15 @@ def _plain(value: Any) -> Any:
     import torch
 
     return value.clone() if isinstance(value, torch.Tensor) else value
+
+
+def counted_flops(call: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+    """Return the FLOPs of products and convolutions that torch itself runs in a call."""
+    import torch
+
+    with torch.inference_mode(False), torch.no_grad():
+        named = {name: _plain(value) for name, value in kwargs.items()}
+        return _flops(call, [_plain(value) for value in args], named)
 
 
 def _flops(call: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:

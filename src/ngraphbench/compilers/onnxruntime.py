@@ -19,6 +19,7 @@ from ngraphbench.compilers.checks import (
     check_request,
     probe_vendor,
 )
+from ngraphbench.compilers.providers import CPU, PROVIDERS, provider_for, provider_list
 from ngraphbench.compilers.qdq import count_products, quantised_file
 from ngraphbench.errors import CompileFailed, RunFailed, Unsupported
 from ngraphbench.plugin import PRESET, Compiler, Program
@@ -42,7 +43,6 @@ __all__ = ["OnnxRuntime"]
 
 INSTALL = "pip install 'ngraphbench[onnxruntime]'"
 ACCELERATORS = ("cpu", "cuda")
-CPU = "CPUExecutionProvider"
 PACKAGES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-directml")
 BFLOAT16_IN_ONNX = 16
 ARTIFACT = "model.ort"
@@ -67,8 +67,10 @@ class OnnxRuntimeProgram(Program):
         workload: Workload,
         write: Callable[[Path], None],
         report: Json | None = None,
+        place: str = "cpu",
     ) -> None:
         self._session = session
+        self._place = place
         self._report = report or {}
         self._workload = workload
         self._write = write
@@ -81,12 +83,12 @@ class OnnxRuntimeProgram(Program):
         self._values: list[Any] = []
         self._ran = False
         for name in self._outputs:
-            self._binding.bind_output(name, "cpu")
+            self._binding.bind_output(name, place)
 
     def load(self, inputs: Arrays) -> None:
         check_open(self._session, name="onnxruntime")
         check_inputs(self._specs, inputs)
-        values = [_value(inputs[spec.name], spec=spec) for spec in self._bound]
+        values = [_value(inputs[s.name], spec=s, place=self._place) for s in self._bound]
         self._binding.clear_binding_inputs()
         for spec, value in zip(self._bound, values, strict=True):
             self._binding.bind_ortvalue_input(spec.name, value)
@@ -110,6 +112,9 @@ class OnnxRuntimeProgram(Program):
         check_open(self._session, name="onnxruntime")
         check_ran(self._ran or None)
         values = self._binding.get_outputs()
+        if self._place != "cpu":
+            arrays = self._binding.copy_outputs_to_cpu()
+            return {n: np.array(a, copy=True) for n, a in zip(self._outputs, arrays, strict=True)}
         return {name: _array(v) for name, v in zip(self._outputs, values, strict=True)}
 
     def close(self) -> None:
@@ -121,7 +126,11 @@ class OnnxRuntimeProgram(Program):
         check_open(self._session, name="onnxruntime")
         return [
             OnnxRuntimeProgram(
-                self._session, workload=self._workload, write=self._write, report=self._report
+                self._session,
+                workload=self._workload,
+                write=self._write,
+                report=self._report,
+                place=self._place,
             )
             for _ in range(count)
         ]
@@ -172,18 +181,7 @@ class OnnxRuntime(Compiler):
             name="provider",
             type="str",
             default=CPU,
-            choices=(
-                CPU,
-                "CUDAExecutionProvider",
-                "TensorrtExecutionProvider",
-                "OpenVINOExecutionProvider",
-                "DnnlExecutionProvider",
-                "XnnpackExecutionProvider",
-                "ACLExecutionProvider",
-                "ROCMExecutionProvider",
-                "CoreMLExecutionProvider",
-                "QNNExecutionProvider",
-            ),
+            choices=PROVIDERS,
             help="execution provider; nodes it does not take run on the CPU, see coverage",
         ),
         Option(
@@ -211,13 +209,17 @@ class OnnxRuntime(Compiler):
     ) -> OnnxRuntimeProgram:
         import onnxruntime
 
-        check_request(self, workload, device, known=ACCELERATORS, precisions=("fp32", INT8))
-        provider = str(options.get("provider", CPU))
+        on_cuda = ("tf32",) if device.accelerator == "cuda" else ()
+        precisions = ("fp32", INT8, *on_cuda)
+        check_request(self, workload, device, known=ACCELERATORS, precisions=precisions)
+        provider = provider_for(device, options)
+        options = {**options, "provider": provider, "tf32": workload.precision == "tf32"}
         available = onnxruntime.get_available_providers()
         if provider not in available:
             raise Unsupported(
                 f"This build of onnxruntime has no {provider}; it has {', '.join(available)}.",
                 reason="provider",
+                hint="Others come in packages of their own, such as onnxruntime-gpu.",
             )
         model: str | bytes = str(workload.onnx_path)
         if workload.precision == INT8 and not workload.quantised:
@@ -243,7 +245,9 @@ class OnnxRuntime(Compiler):
             report["products"] = count_products(
                 write, lambda path: _session(str(path), device=device, options=AS_WRITTEN)
             )
-        return OnnxRuntimeProgram(session, workload=workload, write=write, report=report)
+        return OnnxRuntimeProgram(
+            session, workload=workload, write=write, report=report, place=device.accelerator
+        )
 
     def load_artifact(
         self,
@@ -297,8 +301,7 @@ def _session(
         form = "ORT" if save_to.suffix == ".ort" else "ONNX"
         settings.add_session_config_entry("session.save_model_format", form)
         settings.optimized_model_filepath = str(save_to)
-    provider = str(options.get("provider", CPU))
-    providers = [provider] if provider == CPU else [provider, CPU]
+    providers = provider_list(options)
     try:
         return onnxruntime.InferenceSession(model, sess_options=settings, providers=providers)
     except Exception as error:
@@ -342,7 +345,7 @@ def _check_interface(session: Any, workload: Workload) -> None:
         _value(np.zeros(1, dtype=storage_dtype(spec.dtype)), spec=spec)
 
 
-def _value(array: Array, *, spec: TensorSpec) -> Any:
+def _value(array: Array, *, spec: TensorSpec, place: str = "cpu") -> Any:
     """Return an OrtValue over its own copy of the array, which it keeps alive."""
     import onnxruntime
 
@@ -351,7 +354,7 @@ def _value(array: Array, *, spec: TensorSpec) -> Any:
     try:
         if spec.dtype == BFLOAT16:
             return make.ortvalue_from_numpy_with_onnx_type(owned, BFLOAT16_IN_ONNX)
-        return make.ortvalue_from_numpy(owned)
+        return make.ortvalue_from_numpy(owned, place, 0)
     except Exception as error:
         raise Unsupported(
             f"onnxruntime cannot bind {spec.dtype} (input {spec.name!r}): {cause(error)}",
