@@ -115,10 +115,12 @@ class Run:
         *,
         ms: float | None = None,
         status: str = "ok",
+        device: str = "local",
         **changes: Any,
     ) -> Json:
         """Add a cell; ``ms`` is its true time per call, None for one that has no timing."""
-        case = Case(model, compiler(text), Device(threads=2), batch, label=text)
+        place = Device(device, threads=2)
+        case = Case(model, compiler(text), place, batch, label=text)
         record = self._record(session_id, case, status)
         if ms is not None:
             path = f"samples/{session_id}/{case.case_id[:16]}.csv"

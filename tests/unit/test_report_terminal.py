@@ -180,3 +180,18 @@ def test_a_shared_failure_is_told_once_with_its_hint(run: Run) -> None:
     assert len(group) == 2 and text.count("batch-fixed: Fixed to 1.") == 1
     assert text.count("Use -b 1.") == 1
     assert ", ".join(record["label"] for record in group) in " ".join(text.split())
+
+
+def test_each_of_several_devices_has_a_line_of_its_own() -> None:
+    console = screen(100, terminal=True)
+    with RunProgress(console) as progress:
+        for device in ("orin-1", "pi-2"):
+            place = {"device": device}
+            progress.feed({"event": "session", "index": 2, "of": 8, "title": "vit", **place})
+            progress.feed({"event": "round", "round": 3, "rounds_max": 24, **place})
+            progress.feed({"event": "note", "text": f"news of {device}", **place})
+    text = text_of(console)
+    for device in ("orin-1", "pi-2"):
+        assert device in text
+        assert f"news of {device}" in text
+    assert "session 2/8, measure: round 3/24" in text

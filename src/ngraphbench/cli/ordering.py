@@ -23,14 +23,17 @@ def reversals(
             " batch, baseline, compiled (throughputs), and compiler, device where they differ.",
         ),
     ],
+    devices: Annotated[
+        bool, typer.Option("--devices", help="Instead: what swaps places between devices.")
+    ] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
 ) -> int:
-    """Show which models swap places under a compiler.
+    """Show which models swap places under a compiler, or what does between devices.
 
     Figures of a table were not measured side by side: its orders are `unpaired`.
     """
     if source.is_dir():
-        return _of_run(source, json_=json_)
+        return (_between_devices if devices else _of_run)(source, json_=json_)
     from ngraphbench.analysis.published import read_figures, unpaired_orders
 
     try:
@@ -68,4 +71,22 @@ def _of_run(directory: Path, *, json_: bool) -> int:
         return 0
     lines = [f"{one.order.verdict}: {one.order.sentence}." for one in found.orders]
     print_lines(lines or ["There is no pair of models in this run."])
+    return 0
+
+
+def _between_devices(directory: Path, *, json_: bool) -> int:
+    from dataclasses import asdict
+
+    from ngraphbench.analysis.devices import crossings
+    from ngraphbench.analysis.metrics import finite
+    from ngraphbench.api import Run
+    from ngraphbench.cli.printing import print_lines
+
+    run = Run.open(directory)
+    found = crossings(run.history(), run.sessions(), run.samples)
+    if json_:
+        sys.stdout.write(json.dumps(finite([asdict(one) for one in found]), indent=1) + "\n")
+        return 0
+    lines = [f"{one.verdict}: {one.sentence}." for one in found]
+    print_lines(lines or ["No two devices of this run measured the same pair side by side."])
     return 0

@@ -28,6 +28,7 @@ class RunProgress:
         self._console = console or Console(stderr=True)
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
+        self._places: dict[str, tuple[int, int]] = {}
 
     def __enter__(self) -> RunProgress:
         return self
@@ -46,6 +47,10 @@ class RunProgress:
             if event.get("event") in _TOLD_ANYWHERE:
                 text = f"{event['event']}  {event.get('text', '')}"
                 self._console.print(Text(visible(text)), soft_wrap=True)
+            return
+        if event.get("device"):
+            self._on_device(event)
+            self._start().refresh()
             return
         draw = getattr(self, f"_on_{event.get('event')}", None)
         if draw is None:
@@ -94,6 +99,27 @@ class RunProgress:
         for task in tasks:
             if task in self._tasks and self._progress is not None:
                 self._progress.remove_task(self._tasks.pop(task))
+
+    def _on_device(self, event: Json) -> None:
+        """Keep one line for each of several devices: its session, and what it does now."""
+        device, kind = str(event["device"]), event.get("event")
+        if kind == "session":
+            index, of = event.get("index", 1), event.get("of", 1)
+            self._places[device] = (index - 1, of)
+            self._show(device, device, done=index - 1, of=of, note=str(event.get("title", "")))
+        elif kind in ("phase", "round", "waiting"):
+            done, of = self._places.get(device, (0, 1))
+            doing = str(event.get("phase", "measure" if kind == "round" else kind))
+            if kind == "round":
+                note = f"round {event.get('round', 0)}/{event.get('rounds_max', 0)}"
+            else:
+                note = str(event.get("text", ""))
+            note = f"session {done + 1}/{of}, {doing}: {note}"
+            self._show(device, device, done=done, of=of, note=note)
+        elif kind in ("note", "dropped", "stopping"):
+            self._say(device, str(event.get("text", "")))
+        elif kind == "case" and event.get("status") != "ok":
+            self._say(str(event.get("status", "")), f"{event.get('label', '')} on {device}")
 
     def _on_session(self, event: Json) -> None:
         self._drop("phase", "round", "waiting")
