@@ -191,9 +191,9 @@ class Workload:
         return read_arrays(self.folder / f"inputs-{which}.npz")
 
     def calibration_batches(self) -> Iterator[Arrays]:
-        """Yield the user's items for calibration, as inputs of this batch size.
+        """Return the user's items for calibration, as inputs of this batch size.
 
-        Raises Unsupported where there are none.
+        Raises Unsupported where there are none, before the first is asked for.
         """
         path = self.folder / CALIBRATION
         if not path.is_file():
@@ -202,7 +202,9 @@ class Workload:
                 reason="calibration",
                 hint="Give them with --calib FILE.npz, by input name.",
             )
-        arrays = read_arrays(path)
+        return self._items(read_arrays(path))
+
+    def _items(self, arrays: Arrays) -> Iterator[Arrays]:
         held = {name: axis for name in arrays if (axis := self.axes.get(name)) is not None}
         items = min((arrays[name].shape[axis] for name, axis in held.items()), default=self.batch)
         for start in range(0, items, self.batch):
