@@ -85,6 +85,15 @@ def test_it_loads_offline_quietly_and_fits(
     told.page.close()
 
 
+def test_text_that_is_too_faint_would_be_found(browser: Any, pages: dict[str, Path]) -> None:
+    page = open_page(browser, pages["quickstart"]).page
+    page.evaluate("document.documentElement.style.setProperty('--muted', '#8d8d8d')")
+    found = page.evaluate(TOO_FAINT)
+    assert any(kind.startswith("text|a") for kind in found)
+    assert any(kind.startswith("P|lead") for kind in found)
+    page.close()
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_every_chart_has_marks(browser: Any, pages: dict[str, Path], name: str) -> None:
     told = open_page(browser, pages[name])

@@ -147,7 +147,9 @@ def test_figures_are_whole_svg_the_width_of_a_column(
         assert not {e.tag for e in root.iter()} & {f"{SVG}script", f"{SVG}image", f"{SVG}img"}
         assert HOSTILE in "".join(root.itertext()) or "speedup" not in path.name
     rows = list(csv.reader(io.StringIO((tmp_path / "speedup.csv").read_text(encoding="utf-8"))))
-    assert rows[0] == ["model", "compiler", "speed-up", "row", "low", "high", "note"]
+    assert rows[0] == ["model", "compiler", "speed-up", "batch", "low", "high", "note"]
+    assert ["efficientnet_b0", "inductor", "", "batch 8", "", "", "crashed signal:SIGSEGV"] in rows
+    assert rows[1][:2] + rows[1][3:4] == ["efficientnet_b0", "openvino", "batch 1"]
     assert len(rows) == 1 + sum(len(panel.marks) for panel in drawn["speedup"].panels)
 
 

@@ -97,6 +97,10 @@ class Axis:
     ticks: tuple[tuple[float, str], ...]
     log: bool = False
 
+    def name(self, value: float) -> str:
+        """Return the label of the tick that is nearest to a value, of an axis of categories."""
+        return min(self.ticks, key=lambda tick: abs(tick[0] - value))[1]
+
     def share(self, value: float) -> float:
         """Return where a value lies, 0 at the low end and 1 at the high end, kept inside."""
         low, high = self.low, self.high
@@ -130,6 +134,14 @@ class Panel:
         drawn: list[Mark | Line] = [*self.marks, *self.lines]
         object.__setattr__(self, "series", frozenset(one.series for one in drawn))
 
+    def places(self, mark: Mark) -> tuple[float | str | None, float | str | None]:
+        """Return where a mark stands, categories by name, None where a failure has no value."""
+        lacking = mark.kind in ("failed", "enough")
+        if self.rows:
+            return None if lacking else mark.x, self.y.name(mark.y)
+        x = self.x.name(mark.x) if self.end_labels else mark.x
+        return x, None if lacking else mark.y
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
@@ -159,8 +171,7 @@ class Chart:
             (
                 panel.title,
                 mark.series,
-                mark.x,
-                None if mark.kind in ("failed", "enough") else mark.y,
+                *panel.places(mark),
                 mark.low,
                 mark.high,
                 mark.note or ("" if mark.kind == "point" else mark.kind),

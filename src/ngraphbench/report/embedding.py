@@ -80,4 +80,6 @@ def _values(chart: Chart) -> str:
 def _value(value: object) -> str:
     if value is None:
         return ""
-    return figure(value) if isinstance(value, float) else text(value)
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value.is_integer() else figure(value)
+    return text(value)

@@ -177,7 +177,7 @@ def _tiles(scene: Scene) -> list[Tile]:
     swaps = sum(order.verdict == "reversed" for order in scene.orders)
     if swaps:
         pairs = sum(order.reason != "unpaired" for order in scene.orders)
-        tiles.append(Tile(f"{swaps} of {pairs}", "orders of two models are reversed", "warn"))
+        tiles.append(Tile(f"{swaps} of {pairs}", "pairs of models swap places", "warn"))
     return [*tiles, *_control_tiles(scene)]
 
 

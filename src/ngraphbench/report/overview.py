@@ -231,7 +231,7 @@ def spread_chart(found: Overview) -> Chart | None:
         " differ, not how sure a figure is. Log scale.",
         panels=tuple(panels),
         series=tuple(labels),
-        heads=("device", "compiler", "speed-up", "row"),
+        heads=("device", "compiler", "speed-up", "batch"),
         palette=palette.numbers,
     )
 

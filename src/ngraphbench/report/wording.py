@@ -265,7 +265,7 @@ def session_notes(evidence: Evidence) -> list[str]:
         if session["status"] != "done":
             notes.append(f"{name} is {session['status']}: {session['epochs_done']} epochs done")
         flags = [f for f in session["flags"] if f["flag"] != "untrusted"]
-        told = (f"{f['flag']} ({f['detail']})" if f["detail"] else f["flag"] for f in flags)
+        told = (f"{f['flag']} ({f['detail'] or FLAGS.get(f['flag'], '?')})" for f in flags)
         notes += [f"{name}: {text}" for text in dict.fromkeys(told)]
     return notes
 

@@ -14,8 +14,8 @@ __all__ = ["break_even_chart"]
 
 LEAD = (
     "Calls after which a candidate has overtaken the baseline, what its start costs included."
-    " Filled: from empty caches; hollow: from filled ones. Log scale; at 1 it pays at once, a"
-    " cross stands for never. Where the interval is open, so is whether it ever pays."
+    " Filled: from empty caches; hollow: from filled ones. Log scale; at the left edge it pays at"
+    " once, a cross stands for never. Where the interval is open, so is whether it ever pays."
 )
 
 
@@ -45,7 +45,7 @@ def break_even_chart(scene: Scene) -> Chart | None:
         panels=panels,
         series=tuple(label for label in scene.palette.numbers if label in shown),
         keys=(("failed", "never"),) if never else (),
-        heads=("model", "compiler", "calls", "row"),
+        heads=("model", "compiler", "calls", "batch"),
     )
 
 

@@ -42,7 +42,7 @@ def cost_chart(scene: Scene) -> Chart | None:
         lead=LEAD,
         panels=tuple(panel for panel in panels if panel.marks),
         series=tuple(label for label in scene.palette.numbers if label in shown),
-        heads=("model", "compiler", "seconds", "row"),
+        heads=("model", "compiler", "seconds", "batch"),
     )
 
 

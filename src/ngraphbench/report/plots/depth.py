@@ -13,6 +13,7 @@ from ngraphbench.report.charts import (
     Mark,
     Panel,
     Rule,
+    Tags,
     linear_axis,
     spelled,
 )
@@ -74,7 +75,7 @@ def _panels(scene: Scene, fits: Sequence[DepthFit]) -> list[Panel]:
     axis = Axis("depth, blocks", 0.0, depths[-1] * 1.06, tuple((float(d), str(d)) for d in depths))
     title = f"{first.title}, batch {first.batch}"
     tags = tags_of(times[0][2])
-    shared = type(tags)("", "", tags.device, tags.batch)
+    shared = Tags("", "", tags.device, tags.batch)
     ends = [end for _, _, _, cell in times if cell.latency for end in _ends(cell.latency)]
     panels = [
         Panel(
@@ -135,7 +136,7 @@ def _fitted(fit: DepthFit, depths: Sequence[int]) -> Line:
     )
 
 
-def _speedups(fits: Sequence[DepthFit], axis: Axis, title: str, tags: object) -> list[Panel]:
+def _speedups(fits: Sequence[DepthFit], axis: Axis, title: str, tags: Tags) -> list[Panel]:
     found = [(fit, speed) for fit in fits for speed in fit.speedups]
     if not found:
         return []
@@ -166,6 +167,6 @@ def _speedups(fits: Sequence[DepthFit], axis: Axis, title: str, tags: object) ->
                 if len(fit.speedups) > 1
             ),
             rules=(Rule("y", 1.0),),
-            tags=tags,  # type: ignore[arg-type]
+            tags=tags,
         )
     ]

@@ -12,6 +12,7 @@ from ngraphbench.report.charts import (
     Line,
     Mark,
     Panel,
+    Tags,
     log_axis,
     spelled,
 )
@@ -23,7 +24,7 @@ LEAD = (
     "Throughput of each model under the baseline and under a compiler. Lines that cross are"
     " models that swap places; orange where intervals resolve it. Log scale."
 )
-PANELS = 36
+PANELS = 18
 MODELS = 12
 
 
@@ -140,5 +141,5 @@ def _panel(
         lines=tuple(line for line in lines if len(line.points) > 1),
         end_labels=True,
         alert=bool(alert),
-        tags=type(tags)("", tags.compiler, tags.device, tags.batch),
+        tags=Tags("", tags.compiler, tags.device, tags.batch),
     )

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ngraphbench.analysis.tables import Cell, Group
-from ngraphbench.report.charts import Chart, Mark, Panel, Rule, category_axis, log_axis
+from ngraphbench.report.charts import (
+    Axis,
+    Chart,
+    Kind,
+    Mark,
+    Panel,
+    Rule,
+    category_axis,
+    log_axis,
+)
+from ngraphbench.report.plots.costs import rows_of, slot_of
 from ngraphbench.report.scene import Scene, anchor, tags_of
 from ngraphbench.report.wording import figure
 
@@ -14,6 +24,11 @@ __all__ = ["speedup_chart"]
 LEAD = (
     "How many times as fast as the baseline, from rounds measured side by side. A line is the"
     " interval; where it crosses 1x, nothing is claimed. Log scale."
+)
+
+KEYS: tuple[tuple[Kind, str], ...] = (
+    ("hollow", "hollow: a tie, unresolved or unstable"),
+    ("failed", "no result, or not ranked"),
 )
 
 
@@ -29,38 +44,26 @@ def speedup_chart(scene: Scene) -> Chart | None:
     axis = log_axis("times as fast as the baseline", [1.0, *ends], ending="x")
     panels = [_panel(scene, title, groups, axis) for title, groups in by_title.items()]
     shown = {mark.series for panel in panels for mark in panel.marks}
-    failed = any(mark.kind == "failed" for panel in panels for mark in panel.marks)
+    used = {mark.kind for panel in panels for mark in panel.marks}
     return Chart(
         name="speedup",
         title="Speed-up over the baseline",
         lead=LEAD,
         panels=tuple(panel for panel in panels if panel.marks),
         series=tuple(label for label in scene.palette.numbers if label in shown),
-        keys=(("failed", "no result, or not ranked"),) if failed else (),
-        heads=("model", "compiler", "speed-up", "row"),
+        keys=tuple((kind, what) for kind, what in KEYS if kind in used),
+        heads=("model", "compiler", "speed-up", "batch"),
     )
 
 
-def _panel(scene: Scene, title: str, groups: Sequence[Group], axis: object) -> Panel:
-    labels = list(
-        dict.fromkeys(
-            cell.label
-            for label in scene.palette.numbers
-            for group in groups
-            for cell in group.cells
-            if cell.label == label and label != group.baseline
-        )
-    )
-    step = 0.8 / max(1, len(labels))
-    marks = []
-    for row, group in enumerate(groups):
-        for cell in group.cells:
-            if cell.label != group.baseline:
-                place = row + step * (labels.index(cell.label) - (len(labels) - 1) / 2)
-                marks.append(_mark(group, cell, place))
+def _panel(scene: Scene, title: str, groups: Sequence[Group], axis: Axis) -> Panel:
+    rivals = [(row, g, cell) for row, g in enumerate(groups) for cell in g.cells]
+    rivals = [(row, g, cell) for row, g, cell in rivals if cell.label != g.baseline]
+    labels = rows_of(scene, [cell.label for _, _, cell in rivals])
+    marks = [_mark(g, cell, slot_of(row, cell.label, labels)) for row, g, cell in rivals]
     return Panel(
         title=title,
-        x=axis,  # type: ignore[arg-type]
+        x=axis,
         y=category_axis("", [f"batch {group.batch}" for group in groups]),
         marks=tuple(marks),
         rules=(Rule("x", 1.0),),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ngraphbench.analysis.curves import Curve, Point
 from ngraphbench.analysis.friction import Friction
-from ngraphbench.report.charts import Chart, Line, Mark, Panel, log_axis, place_axis, spelled
+from ngraphbench.report.charts import Chart, Kind, Line, Mark, Panel, log_axis, place_axis, spelled
 from ngraphbench.report.scene import Scene, anchor
 
 __all__ = ["throughput_chart"]
@@ -16,7 +16,7 @@ LEAD = (
     " What failed or was refused stands as a cross on the axis, at the batch size it was asked"
     " for."
 )
-KEYS = (
+KEYS: tuple[tuple[Kind, str], ...] = (
     ("knee", "knee: from here on a larger batch gains next to nothing"),
     ("enough", "smallest batch size with 95 % of the highest throughput"),
     ("failed", "no result"),
