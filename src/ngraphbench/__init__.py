@@ -14,15 +14,28 @@ if TYPE_CHECKING:
     from ngraphbench.api import bench as bench
     from ngraphbench.api import run as run
     from ngraphbench.comparing import compare as compare
+    from ngraphbench.studies.constraints import Constraints as Constraints
+    from ngraphbench.studies.deploying import deploy as deploy
     from ngraphbench.studies.verbs import design as design
 
 __version__ = "0.1.0"
-__all__ = ["Run", "__version__", "bench", "compare", "design", "run"]
+__all__ = [
+    "Constraints",
+    "Run",
+    "__version__",
+    "bench",
+    "compare",
+    "deploy",
+    "design",
+    "run",
+]
 
 _PLACES = {
     **dict.fromkeys(("Run", "bench", "run"), "ngraphbench.api"),
-    **dict.fromkeys(("compare",), "ngraphbench.comparing"),
-    **dict.fromkeys(("design",), "ngraphbench.studies.verbs"),
+    "Constraints": "ngraphbench.studies.constraints",
+    "compare": "ngraphbench.comparing",
+    "deploy": "ngraphbench.studies.deploying",
+    "design": "ngraphbench.studies.verbs",
 }
 
 

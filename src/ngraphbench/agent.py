@@ -160,6 +160,8 @@ def run(message: str, *, emit: Emit, stop: Callable[[], bool] = lambda: False) -
             )
             if not conductor.run():
                 return json.dumps({"finished": False, "records": [], "deferred": []})
+        for case in session.cases if session.keep_artifacts else ():
+            site.keep_artifact(case.case_id[:16])
         shutil.rmtree(site.work(""), ignore_errors=True)
     records = make_records(
         session,

@@ -353,21 +353,24 @@ def execute(
     observe: Observe = _quiet,
     remove_environments: bool = False,
     fleet: Fleet | None = None,
+    arrange: Callable[[Plan], Plan] | None = None,
 ) -> Run:
     """Return the finished run of ``experiment`` in folder ``out``.
 
     ``remove_environments``: those that this run made are gone at its end. ``fleet`` says where
-    devices are found that are neither this machine nor behind ssh.
+    devices are found that are neither this machine nor behind ssh. ``arrange`` may leave out
+    cells of the plan, or say what its sessions keep.
     Raises SpecError before anything is written, Interrupted when the user stops it; running
     again goes on.
     """
     check_statuses(retry)
     with muster(experiment, base=base or Path.cwd(), fleet=fleet) as found:
+        plan = arrange(found.plan) if arrange else found.plan
         out = out.resolve()
         directory = RunDir.open(out, create=True)
         with directory.lock():
             directory.write_experiment(experiment_text(experiment))
-            directory.write_plan(found.plan.to_json())
+            directory.write_plan(plan.to_json())
             made: list[str] = []
 
             def watch(event: Json) -> None:
@@ -376,10 +379,10 @@ def execute(
                 observe(event)
 
             campaign = Campaign(
-                found.plan, directory, found.engine, watch, retry, arrivals=found.arrivals
+                plan, directory, found.engine, watch, retry, arrivals=found.arrivals
             )
             campaign.run()
-            plan = joined_plans([found.plan, *found.late])
+            plan = joined_plans([plan, *found.late])
             directory.write_plan(plan.to_json())
             if remove_environments:
                 found.engine.remove_environments(made)

@@ -21,6 +21,7 @@ from ngraphbench.engines.base import DeviceLost, Engine, Interrupted
 from ngraphbench.errors import ClusterError
 from ngraphbench.plan import Plan
 from ngraphbench.records import SCHEMA_VERSION, empty_costs, now_utc
+from ngraphbench.session.state import ARTIFACTS
 from ngraphbench.store.rundir import RunDir, cases_to_retry
 from ngraphbench.types import Json
 
@@ -201,7 +202,7 @@ class Campaign:
     def _commit(self, session: Session, records: list[Json]) -> None:
         """Bring samples and logs home, then write the journal, then drop the spool."""
         spool = spool_folder(self.directory.path, session)
-        for name in ("samples", "logs"):
+        for name in ("samples", "logs", ARTIFACTS):
             target = self.directory.path / name / session.session_id
             if (spool / name).is_dir() and not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True)

@@ -277,7 +277,7 @@ class Session:
     model and batch size. ``fingerprint`` holds versions and host facts: a changed one
     makes a new session. ``attempt`` counts retries. ``environments`` maps the heads of
     compilers that do not run in the interpreter at hand to ``locks.EnvironmentRequest``; the
-    fingerprint holds their ids.
+    fingerprint holds their ids. ``keep_artifacts``: the run keeps the programs as compiled.
     """
 
     cases: tuple[Case, ...]
@@ -289,6 +289,7 @@ class Session:
     fingerprint: Json = field(default_factory=dict)
     attempt: int = 0
     environments: Json = field(default_factory=dict)
+    keep_artifacts: bool = False
 
     @property
     def session_id(self) -> str:
@@ -308,6 +309,11 @@ class Session:
     @property
     def device(self) -> Device:
         return self.cases[0].device
+
+    @property
+    def saves_artifacts(self) -> bool:
+        """Whether programs are saved as compiled: for later launches, or to be kept."""
+        return self.profile.epochs > 1 or self.keep_artifacts
 
     def baseline_case(self, case: Case) -> Case | None:
         """Return the case that ``case`` is compared with, which may be itself.
@@ -349,6 +355,7 @@ class Session:
             "fingerprint": self.fingerprint,
             "attempt": self.attempt,
             "environments": self.environments,
+            "keep_artifacts": self.keep_artifacts,
         }
 
     @classmethod
@@ -363,4 +370,5 @@ class Session:
             fingerprint=data["fingerprint"],
             attempt=data["attempt"],
             environments=data.get("environments", {}),
+            keep_artifacts=data.get("keep_artifacts", False),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,6 +54,18 @@ class Plan:
     def cases(self) -> tuple[Case, ...]:
         """Return the cases that will be measured, in the order of the sessions."""
         return tuple(case for session in self.sessions for case in session.cases)
+
+    def narrowed(self, case_ids: Collection[str]) -> Plan:
+        """Return the plan of these cases alone, each with the baseline that it has."""
+        narrowed = []
+        for session in self.sessions:
+            wanted = {case.case_id for case in session.cases if case.case_id in case_ids}
+            bases = [session.baseline_case(c) for c in session.cases if c.case_id in wanted]
+            wanted |= {case.case_id for case in bases if case is not None}
+            kept = tuple(case for case in session.cases if case.case_id in wanted)
+            if kept:
+                narrowed.append(replace(session, cases=kept))
+        return Plan(self.name, tuple(narrowed))
 
     def to_json(self) -> Json:
         return {
@@ -314,7 +326,8 @@ def _group(experiment: Experiment, case: Case) -> tuple[Any, ...]:
     """Return what the cases of one session have in common."""
     model = "" if "model" in experiment.interleave else canonical(case.model.to_json())
     batch = 0 if "batch" in experiment.interleave else case.batch
-    return (case.device, case.precision, canonical(case.shapes), model, batch)
+    precision = "" if "precision" in experiment.interleave else case.precision
+    return (case.device, precision, canonical(case.shapes), model, batch)
 
 
 def _method(

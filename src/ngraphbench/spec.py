@@ -62,7 +62,7 @@ __all__ = [
     "shape_combinations",
 ]
 
-AXES = ("compiler", "batch", "model")
+AXES = ("compiler", "batch", "model", "precision")
 MODES = ("sync", "queued")
 CLAIMS = ("auto", "artefact", "compiler")
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "int8")

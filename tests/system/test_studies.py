@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import command_line
+import pytest
 from command_line import ngb
 
 from ngraphbench.store.rundir import RunDir
 from ngraphbench.testing.workloads import write_onnx
+
+pytestmark = pytest.mark.slow
+
+COMMAND = command_line.__file__
 
 
 def test_a_design_study_and_its_next_step(tmp_path: Path, site) -> None:
@@ -48,3 +57,42 @@ def test_a_design_study_and_its_next_step(tmp_path: Path, site) -> None:
     text = " ".join(ngb("design", "--of", "run", **short, check=1).stdout.split())
     assert "Next: " in text and "who works where" in text
     ngb("design", cwd=tmp_path, check=2)
+
+
+def test_a_deployment_hands_over_what_it_measured(tmp_path: Path, site) -> None:
+    short = {"cwd": tmp_path, "env": site, "short": True}
+    units = [word for n in (25, 400) for word in ("-c", f"fake:units={n}")]
+    wanted = ("--rate", 200, "--max-memory", "2GiB", "--tolerance", "1e-3")
+    command = ("deploy", "double.onnx", *units, "--baseline", "fake:units=300", "--threads", 1)
+    done = ngb(*command, *wanted, "-p", "quick", "-o", "d", "--json", **short, check=0)
+    found = json.loads(done.stdout)
+    assert found["outcome"] == "chosen"
+    assert found["choice"]["label"] == "fake:units=25"
+    assert {check["verdict"] for check in found["choice"]["checks"]} == {"pass"}
+    assert {check["name"] for check in found["choice"]["checks"]} == {
+        *("outputs", "tolerance", "rate", "memory")
+    }
+    assert json.loads((tmp_path / "d" / "artefact" / "program.json").read_text())[1] == 25
+
+    # The script measures the same cell: `ngb` is this package, with its short slots.
+    fake_ngb = tmp_path / "bin" / "ngb"
+    fake_ngb.parent.mkdir()
+    fake_ngb.write_text(f'#!/bin/sh\nexec {sys.executable} {COMMAND} "$@"\n')
+    fake_ngb.chmod(0o755)
+    path = os.pathsep.join([str(fake_ngb.parent), os.environ["PATH"]])
+    again = subprocess.run(
+        [tmp_path / "d" / "reproduce.sh", "--json", "--out", tmp_path / "again"],
+        env={**os.environ, **site, "PATH": path, "NGRAPHBENCH_LOCK": str(tmp_path / "lock")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    assert found["choice"]["case_id"] in {one["case_id"] for one in json.loads(again.stdout)}
+
+    # Decided anew under what nobody keeps to, and under what was not measured.
+    none = ngb("deploy", "--of", "d", "--min-throughput", 1e9, "--json", **short, check=5)
+    assert json.loads(none.stdout)["outcome"] == "none"
+    assert not (tmp_path / "d" / "artefact").exists()
+    open_ = ngb("deploy", "--of", "d", "--p99", "10s", "--rate", 30, **short, check=5)
+    assert "Undecided" in open_.stdout and "Next: " in open_.stdout

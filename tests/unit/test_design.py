@@ -219,3 +219,15 @@ def test_the_next_file_is_an_experiment_of_the_same_cells(tmp_path: Path) -> Non
     assert f"ngb run {path} --out {tmp_path}" in path.read_text()
     assert write_refinement(tmp_path, None) is None
     assert not path.exists()
+
+
+def test_the_unoptimised_graph_is_a_control_and_no_compiler() -> None:
+    table = {
+        name: {"eager": 10.0, "onnxruntime:level=none": fast, "openvino": slow}
+        for name, fast, slow in (("conv", 1.0, 5.0), ("former", 1.5, 4.0))
+    }
+    found = study(study_run(table))
+    (place,) = found.places
+    assert place.fastest[0].top == ("former",)
+    assert {gain.compiler for one in place.archetypes for gain in one.gains} == {"openvino"}
+    assert {one.compilers for one in place.archetypes} == {1}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ def test_sessions_by_interleaved_axes(base: Path) -> None:
     assert count("compiler", "batch") == 16
     assert count("compiler", "model") == 24
     assert count("compiler", "batch", "model") == 8
+    assert count("compiler", "batch", "model", "precision") == 4
 
 
 def test_devices_and_threads(base: Path) -> None:
@@ -175,3 +177,24 @@ def test_no_vendor_is_imported() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_a_narrowed_plan_keeps_the_baseline_of_each_case(base: Path) -> None:
+    plan = plan_of(base, ["nets.py:one"], ["onnxruntime", "tuner"], batch_sizes=[1, 2, 4])
+    assert [len(session.cases) for session in plan.sessions] == [9]
+    wanted = [
+        case.case_id for case in plan.cases() if (case.compiler.name, case.batch) == ("tuner", 2)
+    ]
+    (narrowed,) = plan.narrowed(wanted).sessions
+    assert {(case.label, case.batch) for case in narrowed.cases} == {("eager", 2), ("tuner", 2)}
+    assert plan.narrowed([]).sessions == ()
+
+
+def test_what_a_session_keeps_does_not_make_it_another(base: Path) -> None:
+    (session,) = plan_of(base, ["nets.py:one"], ["eager"]).sessions
+    keeps = replace(session, keep_artifacts=True)
+    assert keeps.session_id == session.session_id
+    assert Session.from_json(keeps.to_json()) == keeps
+    old = session.to_json()
+    del old["keep_artifacts"]
+    assert Session.from_json(old) == session

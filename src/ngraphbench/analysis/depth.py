@@ -9,7 +9,7 @@ straight), or blocks that get cheaper as they repeat (it bends, or the repeat ga
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +20,7 @@ from ngraphbench.analysis.tables import Cell, Evidence, Group, Interval
 from ngraphbench.case import canonical
 from ngraphbench.types import Array, Json
 
-__all__ = ["DepthFit", "Speed", "depth_fits", "family"]
+__all__ = ["DepthFit", "Speed", "depth_fits", "family", "marginal_ratio"]
 
 NS_PER_MS = 1e6
 
@@ -128,6 +128,30 @@ def depth_fits(evidence: Evidence) -> list[DepthFit]:
         labels = dict.fromkeys(cell.label for group in groups.values() for cell in group.cells)
         found += [_fit(evidence, str(key[0]), groups, label) for label in labels]
     return found
+
+
+def marginal_ratio(
+    evidence: Evidence,
+    a: Mapping[int, Cell],
+    b: Mapping[int, Cell],
+    confidence: float | None = None,
+) -> Interval | None:
+    """Return the cost of one more block in ``a`` over that in ``b``, cells by depth.
+
+    The rounds of one session cancel what the machine did. None for fewer than two depths, for
+    cells of several sessions, and where a deeper model is not slower.
+    """
+    if min(len(a), len(b)) < 2 or len({c.key[0] for c in (*a.values(), *b.values())}) > 1:
+        return None
+    mine, theirs = _line(evidence, dict(a)), _line(evidence, dict(b))
+    if mine is None or theirs is None or mine.beta_ns <= 0.0 or theirs.beta_ns <= 0.0:
+        return None
+    terms = [
+        *mine.terms(1, mine.beta_ns),
+        *((cell, -weight) for cell, weight in theirs.terms(1, theirs.beta_ns)),
+    ]
+    found = contrast(evidence, terms, confidence)
+    return found.moved(math.log(mine.beta_ns / theirs.beta_ns)).factor if found else None
 
 
 def family(model: Json) -> str:

@@ -1,7 +1,8 @@
 """The application: its commands, and what every outcome means as an exit code.
 
 0 done; 1 some cell wrong, failed, timed out, out of memory or crashed; 2 the user must fix
-something; 3 the tool failed; 4 a regression (`compare`); 130 interrupted.
+something; 3 the tool failed; 4 a regression (`compare`); 5 nothing surely satisfies a
+deployment's constraints (`deploy`); 130 interrupted.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ngraphbench import __version__
 from ngraphbench.cli import (
     cluster,
     comparing,
+    deploying,
     designing,
     environments,
     inspecting,
@@ -44,7 +46,8 @@ app = typer.Typer(
         " batch size, and how sure that is.\n\n"
         "First use:  [bold]ngb bench timm:resnet18[/bold]   (or your model.onnx, file.py:factory)"
         "\n\nExit codes: 0 done; 1 some cell failed or was wrong; 2 fix the input; 3 the tool"
-        " failed; 4 a regression (compare); 130 interrupted."
+        " failed; 4 a regression (compare); 5 nothing satisfies the constraints (deploy);"
+        " 130 interrupted."
     ),
 )
 
@@ -68,6 +71,7 @@ app.command("bench", rich_help_panel="Measure")(measuring.bench)
 app.command("run", rich_help_panel="Measure")(measuring.run)
 app.command("design", rich_help_panel="Study")(designing.design)
 app.command("develop", rich_help_panel="Study")(studying.develop)
+app.command("deploy", rich_help_panel="Study")(deploying.deploy)
 app.command("show", rich_help_panel="Look")(inspecting.show)
 app.command("compare", rich_help_panel="Look")(comparing.compare)
 app.command("reversals", rich_help_panel="Look")(ordering.reversals)

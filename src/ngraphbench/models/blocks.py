@@ -15,7 +15,7 @@ from typing import Any
 from ngraphbench.errors import SpecError, Unavailable, Unsupported, nearest
 from ngraphbench.types import Json
 
-__all__ = ["DEFAULTS", "FAMILIES", "block_sizes", "build_block", "count_block"]
+__all__ = ["DEFAULTS", "FAMILIES", "HYBRIDS", "block_sizes", "build_block", "count_block"]
 
 STRIDE = 4
 CLASSES = 10
@@ -39,6 +39,10 @@ FAMILIES = {
     " blocks, ending in a narrow bottleneck that would be sent",
 }
 """Names and what is repeated."""
+
+
+HYBRIDS = ("mobilevit",)
+"""Families whose block is made of unlike parts; the others repeat one simple pattern."""
 
 
 @dataclass(frozen=True, slots=True)

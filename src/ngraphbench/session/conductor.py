@@ -375,7 +375,7 @@ class Conductor:
                     self._announce(resident.case)
 
     def _close(self, residents: dict[str, Resident], epoch: int) -> None:
-        kept = epoch == 0 and self.session.profile.epochs > 1 and not self._builds_anew
+        kept = epoch == 0 and self.session.saves_artifacts and not self._builds_anew
         for resident in residents.values():
             if kept and resident.state.live:
                 resident.save_artifact()

@@ -20,7 +20,7 @@ from ngraphbench.models.denormals import describe_denormals
 from ngraphbench.records import Stage
 from ngraphbench.session.kernel import SlotResult
 from ngraphbench.session.schedule import SlotRequest
-from ngraphbench.session.state import CaseState
+from ngraphbench.session.state import ARTIFACT, CaseState
 from ngraphbench.session.verify import Reference, Verification, check, merge
 from ngraphbench.types import Arrays, Json
 from ngraphbench.worker.blocks import ROWS, BlockRequest, lane_outputs
@@ -107,7 +107,7 @@ class Resident:
     @property
     def artifact(self) -> Path:
         """The folder that later launches load; not there where each of them compiles."""
-        return self.scratch / "artifact"
+        return self.scratch / ARTIFACT
 
     def save_artifact(self) -> None:
         """Write the artefact, where the compiler has one; what that fails at is only said.

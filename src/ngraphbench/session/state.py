@@ -21,7 +21,13 @@ from ngraphbench.stats import LAUNCH_PRIOR, Launch
 from ngraphbench.store.disk import write_whole
 from ngraphbench.types import Json
 
-__all__ = ["CaseState", "SessionState", "Site", "status_of"]
+__all__ = ["ARTIFACT", "ARTIFACTS", "CaseState", "SessionState", "Site", "status_of"]
+
+ARTIFACT = "artifact"
+"""The folder that a worker saves its program to, in its private one."""
+
+ARTIFACTS = "artifacts"
+"""Where a run keeps such folders, by session and the start of the case id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,13 @@ class Site:
     def work(self, key: str) -> Path:
         """The private folder of one worker: home, caches, temporary files."""
         return self.spool / "work" / key
+
+    def keep_artifact(self, key: str) -> None:
+        """Move what a worker saved to where it comes home with samples and logs."""
+        saved = self.work(key) / ARTIFACT
+        if saved.is_dir():
+            (self.spool / ARTIFACTS).mkdir(exist_ok=True)
+            saved.rename(self.spool / ARTIFACTS / key)
 
 
 def status_of(error: NGraphBenchError) -> Status:

@@ -14,6 +14,7 @@ from ngraphbench.analysis.contrasts import contrast
 from ngraphbench.analysis.ranking import Settle, settle
 from ngraphbench.analysis.reversal import comparable
 from ngraphbench.analysis.tables import Cell, Evidence, Group, Interval
+from ngraphbench.case import ONNX_BASELINE
 from ngraphbench.stats import holm
 from ngraphbench.summary import Verdict
 from ngraphbench.summary import verdict as judge
@@ -110,7 +111,8 @@ class Arena:
         found: dict[str, Cell] = {}
         for group in self.groups(model, batch):
             for label, cell in comparable(group).items():
-                if label != group.baseline and cell.latency is not None:
+                # The same graph unoptimised is a control, not a compiler.
+                if label not in (group.baseline, ONNX_BASELINE) and cell.latency is not None:
                     found.setdefault(label, cell)
         speedups = {label: cell.speedup for label, cell in found.items()}
         if all(speedups.values()):

@@ -24,7 +24,7 @@ from ngraphbench.analysis.ranking import (
 )
 from ngraphbench.analysis.reversal import Reversal, reversals
 from ngraphbench.analysis.tables import Cell, Evidence, Interval, Read, join
-from ngraphbench.case import Limits
+from ngraphbench.case import ONNX_BASELINE, Limits
 from ngraphbench.studies.arena import Arena, Fastest, arenas
 from ngraphbench.studies.refinement import Refinement, Wanted, refine
 from ngraphbench.studies.standing import (
@@ -237,7 +237,7 @@ def status(cell: Cell | None) -> str:
 
 def _archetype(arena: Arena, model: str, support: Sequence[Support]) -> Archetype:
     name = arena.names[model]
-    baselines = {arena.baseline(model, batch) for batch in arena.batches}
+    baselines = {arena.baseline(model, batch) for batch in arena.batches} | {ONNX_BASELINE}
     mine = [one for one in support if one.archetype == name and one.compiler not in baselines]
     verdict, reasons = standing(arena, model)
     return Archetype(

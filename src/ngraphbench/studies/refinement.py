@@ -44,13 +44,15 @@ RAISED = {"timeout": ("first_call_s", "compile_s", "cell_s"), "oom": ("memory_by
 class Wanted:
     """Cells to measure (again), and ``why`` in a few words.
 
-    ``longer``: under a profile that says more. ``batches`` are further batch sizes of theirs.
+    ``longer``: under a profile that says more. ``batches`` are further batch sizes of theirs,
+    ``depths`` further depths of blocks.
     """
 
     cells: tuple[Cell, ...]
     why: str
     longer: bool = False
     batches: tuple[int, ...] = ()
+    depths: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +85,13 @@ def refine(
     *,
     name: str,
     limits: Limits | None = None,
+    measure: Json | None = None,
 ) -> Refinement | None:
     """Return the experiment that measures what is wanted, or None where nothing is.
 
-    ``sessions`` are session records by id, ``limits`` those of the run. Models that are files
-    are named by their whole paths, so that the file may lie anywhere.
+    ``sessions`` are session records by id, ``limits`` those of the run, ``measure`` what the
+    experiment says there in any case. Models that are files are named by their whole paths,
+    so that the file may lie anywhere.
     """
     wanted = [one for one in wanted if one.cells]
     if not wanted:
@@ -98,15 +102,15 @@ def refine(
     baseline = str(found[0]["baseline"]) if found else None
     data: Json = {
         "name": name,
-        "models": list(_distinct([model_entry(case.model) for case in cases])),
+        "models": _distinct([*(model_entry(case.model) for case in cases), *_deeper(wanted)]),
         "compilers": _compilers(cases, baseline),
-        "devices": list(_distinct([_device(case) for case in cases])),
+        "devices": _distinct([_device(case) for case in cases]),
         "batch_sizes": sorted(
             {case.batch for case in cases} | {batch for one in wanted for batch in one.batches}
         ),
-        "precision": list(_distinct([case.precision for case in cases])),
-        "interleave": ["compiler", "batch", "model"],
-        "measure": _measure(wanted, cases, sessions),
+        "precision": _distinct([case.precision for case in cases]),
+        "interleave": ["compiler", "batch", "model", "precision"],
+        "measure": {**_measure(wanted, cases, sessions), **(measure or {})},
         "limits": _limits(limits or Limits(), {cell.status for cell in cells}),
         # Another order of slots, so that it is another session than the one that is there.
         "seed": max((int(session["seed"]) for session in sessions.values()), default=0) + 1,
@@ -130,6 +134,8 @@ def model_entry(model: ModelRef) -> Json:
         entry["pretrained"] = True
     if model.evaluation:
         entry |= {"eval": model.evaluation["file"], "metric": model.evaluation["metric"]}
+    if model.calibration:
+        entry["calib"] = model.calibration["file"]
     others = {
         "args": model.args,
         "checkpoint": model.checkpoint,
@@ -148,6 +154,20 @@ def _source(model: ModelRef) -> str:
     if model.kind == "transformers" and model.path:
         return f"transformers:{model.path}"
     return head
+
+
+def _deeper(wanted: Sequence[Wanted]) -> list[Json]:
+    """Return the models that differ from those wanted in their depth alone."""
+    found = []
+    for one in wanted:
+        for cell in one.cells if one.depths else ():
+            model = Case.from_json(cell.record["case"]).model
+            for depth in one.depths:
+                args = {**model.args, "depth": depth}
+                query = "&".join(f"{key}={value}" for key, value in args.items())
+                label = f"{_source(model).rpartition(':')[2]}?{query}"
+                found.append(model_entry(replace(model, args=args, label=label)))
+    return found
 
 
 def _distinct(values: Sequence[Any]) -> list[Any]:

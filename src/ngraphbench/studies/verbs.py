@@ -19,7 +19,7 @@ from ngraphbench.studies.design import design as design_of
 from ngraphbench.studies.refinement import Refinement, run_limits, write_refinement
 from ngraphbench.types import Json
 
-__all__ = ["Studied", "design"]
+__all__ = ["Studied", "design", "limited"]
 
 
 class Answer(Protocol):
@@ -69,7 +69,7 @@ def design(
     """
     run = api.Run.open(of) if of is not None else None
     if run is None:
-        given = {"name": "design", "devices": list(devices), **_limited(settings or {})}
+        given = {"name": "design", "devices": list(devices), **limited(settings or {})}
         run = _bench(models, compilers, batch_sizes, profile, given, out=out, observe=observe)
     found = design_of(*_parts(run), limits=run_limits(run.path))
     return Studied(run, found, write_refinement(run.path, found.refinement))
@@ -103,7 +103,7 @@ def _parts(run: api.Run) -> tuple[list[Json], list[Json], Any]:
     return run.history(), run.sessions(), run.samples
 
 
-def _limited(settings: Mapping[str, Any]) -> Json:
+def limited(settings: Mapping[str, Any]) -> Json:
     """Return settings with the limits of an experiment, which are longer than a bench's."""
     limits = Limits()
     usual = {
