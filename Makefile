@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint unit clean
+.PHONY: help demo test check lint unit docs clean
 .PHONY: bench-compilers bench-agreement bench-compare bench-fleet bench-kernel bench-loop bench-overhead bench-paced bench-vendors
 .PHONY: bench-metrics bench-peers bench-racing bench-real-models bench-repeats bench-report
 
@@ -32,6 +32,10 @@ check: lint unit  ## Lint, types, layers and the fast tests
 
 test: lint  ## Everything: lint, types, layers and all tests
 	$(BIN)/pytest tests
+
+docs: $(VENV)/.ready  ## The documentation site, strictly, in build/site
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	$(BIN)/mkdocs build --strict
 
 bench-agreement: $(VENV)/.ready  ## A worker against a plain loop, in turns: paired ratios
 	$(BIN)/python benchmarks/agreement.py

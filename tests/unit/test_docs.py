@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
+import textwrap
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 from ruamel.yaml import YAML
+from stored_runs import measured_run, slower, stored
 
 from ngraphbench.cli.app import app
+from ngraphbench.cli.app import run as ngb
+from ngraphbench.errors import NGraphBenchError
+from ngraphbench.plugin import discover, load_compiler
+from ngraphbench.spec import load_experiment
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    """Return the fenced blocks of a page that are in ``language``."""
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    """Return the fenced blocks of a page that are in ``language``, those in lists too."""
+    fence = rf"^( *)```{language}[^\n]*\n(.*?)^ *```"
+    found = re.findall(fence, page.read_text(), re.DOTALL | re.MULTILINE)
+    return [textwrap.dedent(text) for _, text in found]
 
 
 def workflow_commands(text: str) -> list[str]:
@@ -74,3 +85,76 @@ def test_the_workflow_is_one() -> None:
 def test_python_of_the_docs_compiles(page: Path) -> None:
     for text in blocks(page, "python"):
         compile(text, str(page), "exec")
+
+
+def test_what_is_included_is_there() -> None:
+    text = (DOCS / "howto" / "add-a-compiler.md").read_text()
+    included = re.findall(r'^--8<-- "(.+)"$', text, re.MULTILINE)
+    assert len(included) == 3
+    assert all((DOCS.parent / path).is_file() for path in included)
+
+
+def test_the_experiments_are_ones(tmp_path: Path) -> None:
+    experiments = [
+        text for page in PAGES for text in blocks(page, "yaml") if text.startswith("name: ")
+    ]
+    experiments = [text for text in experiments if "models:" in text]
+    assert experiments
+    for text in experiments:
+        (tmp_path / "experiment.yaml").write_text(text)
+        assert load_experiment(tmp_path / "experiment.yaml").models
+
+
+def test_what_is_shown_of_comparing_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored(measured_run(), tmp_path / "runs" / "before")
+    stored(slower(0.08), tmp_path / "runs" / "after")
+    monkeypatch.chdir(tmp_path)
+    page = DOCS / "compare.md"
+    commands = [line for line in ngb_commands(page) if line.startswith("compare ")]
+    assert [ngb(shlex.split(line)) for line in commands] == [0, 4]
+    (text,) = blocks(page, "python")
+    capsys.readouterr()
+    exec(compile(text, str(page), "exec"), {})
+    assert "['m b=8 openvino']" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def generate() -> Any:
+    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_declared_option_is_in_the_reference(generate: Any) -> None:
+    page = generate.options_page()
+    for name, target in discover().items():
+        with suppress(NGraphBenchError):
+            section = page.partition(f"## {name}\n")[2].partition("\n## ")[0]
+            for option in load_compiler(target).options:
+                assert f"| `{option.name}` |" in section
+
+
+def test_every_command_is_in_the_reference(generate: Any) -> None:
+    page = generate.commands_page()
+    for name in typer.main.get_command(app).commands:
+        assert f"## ngb {name}" in page
+    assert "<code>--threshold</code> <code>PERCENT</code>" in page
+    assert "4 a regression" in page
+    # A cell too many or too few would break its table.
+    rows = [line for line in page.splitlines() if line.startswith("|")]
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {4}
+
+
+def test_links_to_files_outside_the_site_become_names(generate: Any) -> None:
+    told = generate.on_page_markdown("[a](../tests/x.py), [b](models.md), [c](../models.md)")
+    assert told == "a (`tests/x.py`), [b](models.md), [c](../models.md)"
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    text = (DOCS.parent / "mkdocs.yml").read_text()
+    for page in PAGES:
+        assert f": {page.relative_to(DOCS)}\n" in text

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 from run_fixture import ESCAPES, HOSTILE, Run, full_run, model
+from stored_runs import TIMES, measured_run, slower, stored
 
 from ngraphbench import comparing
 from ngraphbench.analysis.pairing import Side
@@ -22,24 +23,8 @@ from ngraphbench.errors import SpecError, StoreError
 from ngraphbench.profiles import PROFILES
 from ngraphbench.report.bars import span
 from ngraphbench.report.comparison import markdown, print_comparison
-from ngraphbench.store.rundir import RunDir
-from ngraphbench.store.samples import append_samples
 from ngraphbench.store.snapshot import write_snapshot
 from ngraphbench.types import Json
-
-TIMES = {"eager": 10.0, "onnxruntime": 6.0, "openvino": 5.0}
-
-
-def measured_run(
-    *, times: dict[str, float] | None = None, seed: int = 0, rounds: int = 12, **session: Any
-) -> Run:
-    run = Run(PROFILES["default"], rounds=rounds, noise=0.004)
-    for _ in range(seed):
-        run._rng.random(1000)
-    name = run.session(**session)
-    for text, ms in (times or TIMES).items():
-        run.cell(name, model("m"), text, 8, ms=ms)
-    return run.summarise()
 
 
 def side(run: Run) -> Side:
@@ -48,11 +33,6 @@ def side(run: Run) -> Side:
 
 def compared(before: Run, after: Run, **options: Any) -> RunComparison:
     return compare_runs(side(before), side(after), **options)
-
-
-def slower(share: float, **session: Any) -> Run:
-    times = {**TIMES, "openvino": TIMES["openvino"] * (1 + share)}
-    return measured_run(times=times, seed=1, **session)
 
 
 def verdicts(found: RunComparison) -> dict[str, str]:
@@ -196,22 +176,6 @@ def test_another_reference_can_be_named() -> None:
     found = compared(measured_run(), slower(0.08), reference="onnxruntime")
     assert {change.reference for change in found.changes if change.speed} == {"onnxruntime"}
     assert [change.label for change in found.regressions] == ["openvino"]
-
-
-def stored(run: Run, place: Path) -> Path:
-    """Write a run as its directory."""
-    directory = RunDir.open(place, create=True)
-    for path, samples in run.samples.items():
-        names = [name for name in samples if name != "position"]
-        rows = [
-            {"mode": "sync", "sub_ns": "", "position": 0, **{n: samples[n][i] for n in names}}
-            for i in range(len(samples["epoch"]))
-        ]
-        (place / path).parent.mkdir(parents=True, exist_ok=True)
-        append_samples(place / path, rows)
-    sessions = [{**session, "cases": []} for session in run.sessions]
-    directory.append([*run.records, *sessions])
-    return place
 
 
 @pytest.fixture(scope="module")
