@@ -31,7 +31,8 @@ unit: $(VENV)/.ready
 check: lint unit  ## Lint, types, layers and the fast tests
 
 test: lint  ## Everything: lint, types, layers and all tests
-	$(BIN)/pytest tests
+	$(BIN)/pytest -m "not alone" -n 2 --dist loadfile
+	$(BIN)/pytest -m alone
 
 docs: $(VENV)/.ready  ## The documentation site, strictly, in build/site
 	$(BIN)/python -m pip install --quiet --editable '.[docs]'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -12,6 +13,16 @@ from hypothesis import settings
 # On a shared machine a deadline says how busy it is.
 settings.register_profile("shared", deadline=None)
 settings.load_profile("shared")
+
+
+CONTRACT = Path(__file__).parent / "contract"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every suite of a compiler looks at threads and at work done, which is to be seen alone."""
+    for item in items:
+        if CONTRACT in item.path.parents:
+            item.add_marker(pytest.mark.alone)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -56,10 +56,10 @@ def test_a_wish_of_the_preset_is_taken_back(
 ) -> None:
     run = iree._run
 
-    def fail_with_tiles(command: Sequence[str], *, reason: str) -> None:
+    def fail_with_tiles(command: Sequence[str], *, folder: Path, reason: str) -> None:
         if "--iree-opt-data-tiling" in command:
             raise CompileFailed("no tiles today", reason=reason)
-        run(command, reason=reason)
+        run(command, folder=folder, reason=reason)
 
     monkeypatch.setattr(iree, "_run", fail_with_tiles)
     program = compiled(tmp_path)

@@ -17,7 +17,7 @@ from processes import processes_of, wait_until
 
 from ngraphbench.store.samples import read_samples
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_lock")]
+pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.usefixtures("own_lock")]
 
 SLOW = "fake:units=400"
 EXPERIMENT = """

@@ -21,6 +21,7 @@ ALIKE = 0.999
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_releases_are_compared_and_one_release_is_alike(tmp_path: Path) -> None:
     write_model(tmp_path / "m.onnx", size=256)
     given = {"NGRAPHBENCH_ENVIRONMENTS": str(tmp_path / "store")}

@@ -12,7 +12,7 @@ import pytest
 from command_line import ngb
 from processes import processes_of, wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 
 @pytest.mark.parametrize("hog", [False, True])
