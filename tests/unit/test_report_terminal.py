@@ -142,7 +142,7 @@ def test_progress_is_drawn_without_a_thread() -> None:
     text = text_of(console)
     for part in ("session 1/2", "3/16 openvino b=8", "launch 1/3, round 3/24", "crashed"):
         assert part in text
-    assert "at most 5 min left" in text
+    assert "at most 15 min left" in text
     assert "host lock held by pid 12" in text
     assert "resnet18␛[31m" in text
     assert "[bold]vit[/bold]" in text

@@ -6,22 +6,28 @@ import math
 
 __all__ = ["bar", "span"]
 
-_EIGHTHS = " ▏▎▍▌▋▊▉█"
 
+def bar(low: float, estimate: float, high: float, *, most: float, width: int) -> str:
+    """Return a bar from 0 that is solid to ``low``, shaded to ``high``, ``┃`` at the estimate.
 
-def bar(value: float, most: float, width: int) -> str:
-    """Return a bar of ``value`` out of ``most``, in eighths of a character, padded to ``width``.
+    ``most`` is what the whole ``width`` stands for; an end beyond it is ``›``.
 
-    >>> bar(3.0, 4.0, 8)
-    '██████  '
+    >>> bar(4.0, 5.0, 6.0, most=8.0, width=8)
+    '████▒┃  '
     """
-    if not (math.isfinite(value) and most > 0.0):
+    if not all(map(math.isfinite, (low, estimate, high))) or most <= 0.0:
         return " " * width
-    eighths = round(8 * width * min(1.0, max(0.0, value / most)))
-    text = "█" * (eighths // 8)
-    if eighths % 8:
-        text += _EIGHTHS[eighths % 8]
-    return f"{text:<{width}}"
+
+    def place(value: float) -> int:
+        return min(width, max(0, round(width * value / most)))
+
+    solid, end = place(low), place(high)
+    cells = ["█"] * solid + ["▒"] * (end - solid) + [" "] * (width - end)
+    if estimate > 0.0:
+        cells[max(0, place(estimate) - (place(estimate) == width))] = "┃"
+    if high > most:
+        cells[-1] = "›"
+    return "".join(cells)
 
 
 def span(low: float, estimate: float, high: float, *, reach: float, width: int) -> str:

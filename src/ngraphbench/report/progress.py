@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
+from ngraphbench.report.pace import Best, Pace, duration, session_left_s
 from ngraphbench.report.wording import visible
 from ngraphbench.types import Json
 
@@ -24,11 +26,16 @@ class RunProgress:
     is no refresh thread. Use it as a context manager, or call ``close``.
     """
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(
+        self, console: Console | None = None, *, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
         self._console = console or Console(stderr=True)
+        self._now_s = now_s
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
         self._places: dict[str, tuple[int, int]] = {}
+        self._pace = Pace()
+        self._best = Best()
 
     def __enter__(self) -> RunProgress:
         return self
@@ -123,14 +130,21 @@ class RunProgress:
 
     def _on_session(self, event: Json) -> None:
         self._drop("phase", "round", "waiting")
+        for line in self._best.news():
+            self._say("best so far", line, style="bold cyan")
         index, of = event.get("index", 1), event.get("of", 1)
+        left_s = self._pace.session(index, of, self._now_s())
+        left = f", about {duration(left_s)} left" if left_s is not None else ""
         self._show(
             "session",
             f"session {index}/{of}",
             done=index - 1,
             of=of,
-            note=str(event.get("title", "")),
+            note=f"{event.get('title', '')}{left}",
         )
+
+    def _on_record(self, event: Json) -> None:
+        self._best.add(event.get("record") or {})
 
     def _on_phase(self, event: Json) -> None:
         self._drop("waiting", "round")
@@ -144,9 +158,9 @@ class RunProgress:
         epochs, epoch = event.get("epochs", 1), event.get("epoch", 0)
         number, most = event.get("round", 0), event.get("rounds_max", 0)
         launch = f"launch {epoch + 1}/{epochs}, " if epochs > 1 else ""
-        left = event.get("left_s")
+        left_s = session_left_s(event)
         note = f"{launch}round {number}/{most}"
-        note += f", at most {_duration(left)} left" if left is not None else ""
+        note += f", at most {duration(left_s)} left" if left_s is not None else ""
         note += _standing(event)
         self._show("round", "measure", done=epoch * most + number, of=epochs * most, note=note)
 
@@ -166,9 +180,9 @@ class RunProgress:
     def _on_stopping(self, event: Json) -> None:
         self._say("stopping", str(event.get("text", "")))
 
-    def _say(self, word: str, text: str) -> None:
+    def _say(self, word: str, text: str, *, style: str = "bold yellow") -> None:
         """Print a line that stays above the display."""
-        line = Text(visible(word), style="bold yellow")
+        line = Text(visible(word), style=style)
         line.append("  " + visible(text), style="default not bold")
         self._start().console.print(line, highlight=False)
 
@@ -180,9 +194,3 @@ def _standing(event: Json) -> str:
         return ""
     named = ", ".join(map(str, names)) if len(names) <= 3 else ""
     return f"; in the race: {named or f'{len(names)} of {starters}'}"
-
-
-def _duration(seconds: Any) -> str:
-    """Return a duration as ``8 s`` or ``3 min``."""
-    seconds = max(0.0, float(seconds))
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

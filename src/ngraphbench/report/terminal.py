@@ -24,6 +24,7 @@ from ngraphbench.analysis.verdict import headline, verdicts
 from ngraphbench.analysis.versions import version_verdicts
 from ngraphbench.records import FAILURES
 from ngraphbench.report.alone import BlockTable, block_tables
+from ngraphbench.report.rates import rate_lines
 from ngraphbench.report.wording import (
     FLAGS,
     MARKS,
@@ -50,6 +51,7 @@ MARK_STYLES = {
     "unstable": "yellow",
 }
 REVERSALS_SHOWN = 12
+RATES_TITLE = "Items per second (█ up to the interval, ▒ the interval, ┃ the estimate)"
 
 
 def clean(text: object) -> str:
@@ -79,6 +81,8 @@ def print_run(
         return
     console.print()
     console.print(_ResultTable(evidence))
+    if rates := rate_lines(evidence, width=console.width, indent=2):
+        _section(console, RATES_TITLE, list(rates))
     for alone in block_tables(evidence):
         _section(console, alone.title, [_block_table(alone), *alone.notes])
     if len(answers) > 1:
