@@ -153,6 +153,7 @@ def clipped(values: Array, reach_sd: float = 3.0) -> Array:
     return tamed
 
 
+@lru_cache(maxsize=1024)
 def t_quantile(confidence: float, degrees: float) -> float:
     """Return the two-sided Student t quantile, such as 2.776 for 0.95 and 4 d.f."""
     from scipy.special import stdtrit

@@ -72,6 +72,18 @@ def test_lost_and_torn_samples_are_left_out(stored: Path, tmp_path: Path) -> Non
     assert len(table(slots)) == 12 * (len(files) - 1)
 
 
+def test_hostile_text_is_inert_in_csv_and_as_it_is_in_parquet(tmp_path: Path) -> None:
+    record = full_run("quick").records[0]
+    record["case"]["model"]["label"] = "=1+1\x1b[31m"
+    record["label"] = "@sum(a1)"
+    (tmp_path / "journal.jsonl").write_text(json.dumps(record) + "\n")
+    (row,) = table(Run.open(tmp_path).export(tmp_path / "out")[0])
+    assert (row["model"], row["compiler"]) == ("'=1+1␛[31m", "'@sum(a1)")
+    polars = pytest.importorskip("polars")
+    cells, _ = Run.open(tmp_path).export(tmp_path / "out", form="parquet")
+    assert polars.read_parquet(cells)["model"].to_list() == ["=1+1\x1b[31m"]
+
+
 def test_parquet_has_types(stored: Path, tmp_path: Path) -> None:
     polars = pytest.importorskip("polars")
     cells, slots = Run.open(stored).export(tmp_path / "out", form="parquet")

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from run_fixture import HOSTILE, Run, full_run, model
+from run_fixture import ESCAPES, HOSTILE, Run, full_run, model
 
 from ngraphbench.errors import NGraphBenchError
 from ngraphbench.report.html import write_report
@@ -97,6 +97,20 @@ def test_hostile_names_are_inert_and_shown(page: Page) -> None:
     assert "\x1b" not in page.text
     assert "\u202e" not in page.text
     assert "evil␛[31m[bold]" in page.text
+
+
+def test_hostile_names_of_nodes_and_packages_are_text(tmp_path: Path) -> None:
+    run = full_run("quick")
+    record = run.records[0]
+    record["verification"] = {**record["verification"], "notes": [HOSTILE], "reference": ESCAPES}
+    record["coverage"] = {HOSTILE: ESCAPES, "nodes": {HOSTILE: 3}}
+    record["environment"]["packages"] = {HOSTILE: ESCAPES}
+    record["flags"] = [{"flag": "partly-compiled", "detail": f"38% of {HOSTILE} fell back"}]
+    page = page_of(run, tmp_path)
+    assert "img" not in {tag for tag, _ in page.tags}
+    assert page.text.count(HOSTILE) > 6
+    assert "\x1b" not in page.text
+    assert "38% of <img" in page.text
 
 
 def test_links_within_the_page_lead_somewhere(page: Page) -> None:

@@ -1,7 +1,7 @@
 """A run as plain tables: ``cells``, a row per case record, and ``slots``, a row per slot.
 
 ``docs/data.md`` describes every column. CSV is written line by line, so that the size of a
-run does not matter, and no text in it can act as a formula; Parquet takes polars, which is
+run does not matter, and no text in it acts on who reads it; Parquet takes polars, which is
 imported when it is asked for.
 """
 
@@ -94,13 +94,22 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet takes for the start of a formula."""
 
 
-def inert(text: str) -> str:
-    """Return ``text`` so that no spreadsheet takes it for a formula: with an apostrophe before.
+PICTURES = {
+    **{code: 0x2400 + code for code in range(0x20)},
+    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
+    0x7F: 0x2421,
+}
+"""Control characters, and what is written for them: a terminal would obey them."""
 
-    >>> inert("=1+1"), inert("resnet18")
-    ("'=1+1", 'resnet18')
+
+def inert(text: str) -> str:
+    """Return ``text`` so that no spreadsheet takes it for a formula, and no terminal obeys it.
+
+    >>> inert("=1+1"), inert("resnet18"), inert("\\x1b[31m")
+    ("'=1+1", 'resnet18', '␛[31m')
     """
-    return f"'{text}" if text.startswith(FORMULA) else text
+    shown = text.translate(PICTURES)
+    return f"'{shown}" if text.startswith(FORMULA) else shown
 
 
 def export_run(root: Path, records: Iterable[Json], folder: Path, *, form: str) -> list[Path]:
