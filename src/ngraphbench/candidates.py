@@ -10,10 +10,11 @@ from typing import NamedTuple
 from ngraphbench.case import ONNX_BASELINE, CompilerRef, ModelRef, canonical
 from ngraphbench.errors import PluginError, SpecError, nearest
 from ngraphbench.locks import plain_name
-from ngraphbench.plugin import Compiler, load_compiler, resolve_options
+from ngraphbench.plugin import Compiler, RunsPrebuilt, load_compiler, resolve_options
 from ngraphbench.spec import CompilerSpec, Experiment, parse_compiler
 from ngraphbench.spec_file import Keys
 from ngraphbench.types import INT8
+from ngraphbench.workload import ARTEFACT
 
 __all__ = ["Candidate", "Candidates", "choose_candidates", "runtime_for"]
 
@@ -38,6 +39,20 @@ class Candidate:
     listed: bool = True
     implicit: bool = False
     problem: str = ""
+
+    def takes(self, model: ModelRef) -> bool:
+        """Return whether the model has a form for it, as far as its kind tells."""
+        if model.kind.startswith(ARTEFACT):
+            return model.kind in self.accepts
+        return model.kind != "onnx" or "onnx" in self.accepts
+
+    def refusal(self, model: ModelRef) -> str:
+        """Return what to say of a model that has no form for it; empty where it has."""
+        if self.takes(model):
+            return ""
+        forms = " or ".join(form for form in self.accepts if not form.startswith(ARTEFACT))
+        what = f"an {model.kind}" if model.kind.startswith(ARTEFACT) else "an ONNX file"
+        return f"{self.ref.name} takes {forms} models; {model.source} is {what}."
 
     @property
     def identity(self) -> str:
@@ -70,9 +85,11 @@ class Candidates:
     def of(self, model: ModelRef, precision: str) -> list[Candidate]:
         """Return the candidates for one model: the baseline first unless it was listed."""
         found = list(self.listed)
-        fits = model.kind != "onnx" or "onnx" in self.baseline.accepts
+        fits = self.baseline.takes(model)
         fits = fits and (precision != INT8 or self.baseline.quantises)
         baseline = self.baseline if fits else self.onnx_baseline
+        # An artefact runs under the one compiler that made it.
+        baseline = None if model.kind.startswith(ARTEFACT) else baseline
         if baseline and baseline.identity not in {c.identity for c in found}:
             found.insert(0, baseline)
         if self.control and self.control.identity not in {c.identity for c in found}:
@@ -185,6 +202,8 @@ def _candidate(
     ref = CompilerRef(spec.name, target, options, given, spec.version)
     lock = plugin.environment or plugin.name
     accepts, packages = tuple(plugin.accepts), tuple(plugin.packages)
+    if isinstance(plugin, RunsPrebuilt):
+        accepts = (*accepts, f"{ARTEFACT}{plugin.name}")
     return Candidate(ref, accepts, packages, lock, plugin.quantises)
 
 

@@ -303,10 +303,8 @@ def _skip(cell: _Cell, places: Environments) -> Skipped | None:
     name = case.compiler.name
     if candidate.problem:
         return Skipped(case, "unavailable", "plugin-import", candidate.problem)
-    if case.model.kind == "onnx" and "onnx" not in candidate.accepts:
-        forms = " or ".join(candidate.accepts)
-        message = f"{name} takes {forms} models; {case.model.source} is an ONNX file."
-        return Skipped(case, "unsupported", "form", message)
+    if refusal := candidate.refusal(case.model):
+        return Skipped(case, "unsupported", "form", refusal)
     if case.calibrated and not candidate.quantises:
         message = (
             f"{name} offers no quantisation after training here; a file with Q/DQ nodes is"

@@ -10,11 +10,12 @@ import importlib
 import importlib.metadata
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from ngraphbench.errors import SpecError, Unavailable, nearest
-from ngraphbench.types import Arrays, Device, Json, Option, OptionValue, Support
+from ngraphbench.types import Arrays, Device, Json, Option, OptionValue, Support, TensorSpec
 from ngraphbench.workload import Workload
 
 __all__ = [
@@ -27,11 +28,13 @@ __all__ = [
     "ReportsDeviceMemory",
     "ReportsTuning",
     "RunsConcurrently",
+    "RunsPrebuilt",
     "SavesArtifact",
     "StartsItsWorker",
     "discover",
     "load_compiler",
     "package_version",
+    "prebuilt_suffixes",
     "resolve_options",
 ]
 
@@ -191,6 +194,42 @@ class RunsConcurrently(Protocol):
     """
 
     def lanes(self, count: int) -> Sequence[Program]: ...
+
+
+@runtime_checkable
+class RunsPrebuilt(Protocol):
+    """A compiler that runs files which it, or a tool of its vendor's, made elsewhere.
+
+    ``prebuilt`` maps the suffix of such a file to the suffixes of files that belong to it and
+    have the same stem, such as weights.
+    """
+
+    prebuilt: Mapping[str, tuple[str, ...]]
+
+    def signature(
+        self, path: Path, given: Sequence[TensorSpec]
+    ) -> tuple[Sequence[TensorSpec], Sequence[TensorSpec]]:
+        """Return the file's inputs and outputs, in its order; dims that are free are names.
+
+        ``given`` is what the user says of its inputs, for files that do not tell. Raises
+        CompileFailed for a file that cannot be read, Unsupported where too little is known.
+        """
+
+    def open_prebuilt(
+        self, path: Path, workload: Workload, device: Device, options: Mapping[str, OptionValue]
+    ) -> Program:
+        """Return the program in the file as it is. Raises Unsupported or CompileFailed."""
+
+
+def prebuilt_suffixes() -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Return whose artefact a file is by its suffix: a compiler's name, and what belongs to it."""
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for name, target in discover().items():
+        with suppress(Unavailable):
+            compiler = load_compiler(target)
+            if isinstance(compiler, RunsPrebuilt):
+                found |= {suffix: (name, more) for suffix, more in compiler.prebuilt.items()}
+    return found
 
 
 def discover() -> dict[str, str]:

@@ -12,6 +12,7 @@ Layout of the folder::
     b<BATCH>/model.onnx    ONNX with every input dim fixed (external data beside it)
     b<BATCH>/model.pt2     torch.export program with weights, of fixed shapes; only where a
                            candidate of the session takes it
+    b<BATCH>/artefact/     a file that a compiler made elsewhere, and what belongs to it
     b<BATCH>/inputs-a.npz  two seeded input sets, or the user's
     b<BATCH>/inputs-b.npz
     b<BATCH>/calibration.npz    items to calibrate int8 by, a multiple of the batch size
@@ -34,8 +35,11 @@ from ngraphbench.errors import Unsupported
 from ngraphbench.types import Arrays, Json, TensorSpec
 
 __all__ = [
+    "ARTEFACT",
+    "ARTEFACT_FOLDER",
     "CALIBRATION",
     "INPUT_SETS",
+    "NO_REFERENCE",
     "PORTABLE",
     "PORTABLE_FILE",
     "Workload",
@@ -46,6 +50,14 @@ __all__ = [
 ]
 
 INPUT_SETS = ("a", "b")
+
+ARTEFACT = "artefact:"
+"""What begins the form of a file that a compiler made elsewhere; its name follows."""
+
+ARTEFACT_FOLDER = "artefact"
+
+NO_REFERENCE = "none"
+"""The name of a reference of which the shapes alone are known."""
 
 CALIBRATION = "calibration.npz"
 
@@ -176,6 +188,11 @@ class Workload:
                 self.pt2_error or "This model has no torch.export form.", reason="export-failed"
             )
         return self.folder / PORTABLE_FILE
+
+    @property
+    def artefact_path(self) -> Path:
+        """Path of the file that a compiler made elsewhere; what belongs to it lies beside it."""
+        return self.folder / ARTEFACT_FOLDER / Path(self.model["path"]).name
 
     def module(self) -> Any:
         """Return the torch module in eval mode with the workload's weights.

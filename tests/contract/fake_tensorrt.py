@@ -269,6 +269,9 @@ class Engine:
     def get_tensor_shape(self, name: str) -> tuple[int, ...]:
         return tuple(d.dim_value or -1 for d in self.tensors[name].shape.dim)
 
+    def get_tensor_mode(self, name: str) -> str:
+        return f"TensorIOMode.{'INPUT' if name in {v.name for v in self.inputs} else 'OUTPUT'}"
+
     def get_tensor_dtype(self, name: str) -> str:
         from onnx import helper
 

@@ -6,18 +6,21 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+from artefacts import check_prebuilt, saved
 
 from ngraphbench.compilers import iree
 from ngraphbench.compilers.iree import Iree
-from ngraphbench.errors import CompileFailed
+from ngraphbench.compilers.iree_prebuilt import signature_of
+from ngraphbench.errors import CompileFailed, Unsupported
 from ngraphbench.plugin import resolve_options
 from ngraphbench.testing import CompilerContract
 from ngraphbench.testing.observe import open_workload, relative_error
 from ngraphbench.testing.workloads import write_workload
-from ngraphbench.types import Device
+from ngraphbench.types import Device, TensorSpec
 
 COMPILER = Iree()
 
@@ -111,3 +114,35 @@ def test_presets_compute_the_same(tmp_path: Path) -> None:
         found[preset] = program.outputs()["output"]
         program.close()
     assert relative_error(found["recommended"], found["shipped"]) < 1e-5
+
+
+def test_a_vmfb_runs_as_it_is_once_its_inputs_are_told(tmp_path: Path) -> None:
+    if not (support := Iree().probe(Device())).ok:
+        pytest.skip(support.hint)
+    file = saved(Iree(), tmp_path, "conv")
+    with pytest.raises(Unsupported, match="does not tell") as caught:
+        Iree().signature(file, ())
+    assert "--input" in caught.value.hint
+    given = [TensorSpec("image", "float32", (2, 3, 8, 8))]
+    check_prebuilt(Iree(), file, tmp_path, "conv", given=given)
+    with pytest.raises(Unsupported, match="does not run on inputs"):
+        Iree().signature(file, [TensorSpec("image", "float32", (1, 3, 8, 8))])
+    file.write_bytes(b"this is no module")
+    with pytest.raises(CompileFailed):
+        Iree().signature(file, given)
+
+
+def test_a_declared_signature_is_read() -> None:
+    declared = (
+        "sync func @main(%input0: tensor<1x?x4xf32> {a = 1}, %input1: tensor<si64>)"
+        " -> (%output0: tensor<2xbf16>)"
+    )
+    module = SimpleNamespace(
+        function=SimpleNamespace(reflection=[("iree.abi.declaration", declared)])
+    )
+    inputs, outputs = signature_of(module, ())
+    assert [(s.name, s.dtype, s.shape) for s in inputs] == [
+        ("input0", "float32", (1, "?input0.1", 4)),
+        ("input1", "int64", ()),
+    ]
+    assert [(s.name, s.dtype, s.shape) for s in outputs] == [("output0", "bfloat16", (2,))]

@@ -8,6 +8,7 @@ from typing import Any
 
 import fake_tensorrt
 import pytest
+from artefacts import check_prebuilt, saved
 
 from ngraphbench.compilers import tensorrt
 from ngraphbench.compilers.tensorrt import TensorRt
@@ -177,3 +178,9 @@ def test_errors_of_cuda_are_told(tmp_path: Path) -> None:
     fake_tensorrt.MEMORY.clear()
     with pytest.raises(RunFailed, match="cudaMemcpyAsync"):
         program.load(observe.open_workload(tmp_path, batch=1).input_arrays("a"))
+
+
+def test_an_engine_runs_as_it_is(tmp_path: Path) -> None:
+    file = saved(TensorRt(), tmp_path, "conv", device=GPU)
+    engine = file.rename(file.with_suffix(".engine"))
+    check_prebuilt(TensorRt(), engine, tmp_path, "conv", device=GPU)

@@ -25,6 +25,7 @@ from ngraphbench.compilers.checks import (
     probe_vendor,
 )
 from ngraphbench.compilers.converter import heard
+from ngraphbench.compilers.iree_prebuilt import Signature, entry_of, signature_of
 from ngraphbench.errors import CompileFailed, RunFailed, Unavailable, Unsupported
 from ngraphbench.plugin import PRESET, Compiler, Program
 from ngraphbench.types import (
@@ -135,6 +136,7 @@ class Iree(Compiler):
     accepts: ClassVar[tuple[str, ...]] = ("onnx",)
     packages: ClassVar[tuple[str, ...]] = PACKAGES
     threads_env: ClassVar[tuple[str, ...]] = ()
+    prebuilt: ClassVar[Mapping[str, tuple[str, ...]]] = {".vmfb": ()}
     options: ClassVar[tuple[Option, ...]] = (
         PRESET,
         Option(
@@ -193,6 +195,20 @@ class Iree(Compiler):
     ) -> IreeProgram:
         report = json.loads((folder / REPORT).read_text())
         return _program((folder / ARTIFACT).read_bytes(), report, workload=workload, device=device)
+
+    def signature(self, path: Path, given: Sequence[TensorSpec]) -> Signature:
+        return signature_of(_prebuilt(path, Device()), given)
+
+    def open_prebuilt(
+        self, path: Path, workload: Workload, device: Device, options: Mapping[str, OptionValue]
+    ) -> IreeProgram:
+        return IreeProgram(_prebuilt(path, device), workload=workload)
+
+
+def _prebuilt(path: Path, device: Device) -> IreeModule:
+    code = path.read_bytes()
+    report = {"share": 1.0, "unit": "nodes", "entry": entry_of(code)}
+    return _loaded(code, report, threads=device.threads)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ class LiteRtProgram(Program):
     """An interpreter over a ``.tflite``, with its tensors in the workload's order."""
 
     def __init__(self, model: bytes, *, workload: Workload, interpreter: Any) -> None:
+        self.notes: list[str] | None = None
         self._model = model
         self._workload = workload
         self._interpreter = interpreter
@@ -102,7 +103,8 @@ class LiteRtProgram(Program):
 
     def coverage(self) -> Json:
         check_open(self._interpreter, name="litert")
-        return _coverage(self._interpreter)
+        found = _coverage(self._interpreter)
+        return found if self.notes is None else found | {"notes": self.notes}
 
 
 class LiteRt(Compiler):
@@ -112,6 +114,7 @@ class LiteRt(Compiler):
     accepts: ClassVar[tuple[str, ...]] = ("pt2",)
     packages: ClassVar[tuple[str, ...]] = ("ai-edge-litert", "litert-torch", "torch")
     threads_env: ClassVar[tuple[str, ...]] = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    prebuilt: ClassVar[Mapping[str, tuple[str, ...]]] = {".tflite": ()}
     options: ClassVar[tuple[Option, ...]] = (
         PRESET,
         Option(
@@ -143,6 +146,25 @@ class LiteRt(Compiler):
         check_request(self, workload, device)
         model = (folder / ARTIFACT).read_bytes()
         return _loaded(model, workload=workload, device=device, options=options)
+
+    def signature(
+        self, path: Path, given: Sequence[TensorSpec]
+    ) -> tuple[list[TensorSpec], list[TensorSpec]]:
+        try:
+            library = importlib.import_module(RUNTIME)
+            runner = library.Interpreter(str(path)).get_signature_runner()
+        except Exception as error:
+            raise CompileFailed(f"litert: {cause(error)}", reason="load-model") from error
+        both = (runner.get_input_details(), runner.get_output_details())
+        inputs, outputs = ([_detail_spec(n, d) for n, d in _ordered(each)] for each in both)
+        return inputs, outputs
+
+    def open_prebuilt(
+        self, path: Path, workload: Workload, device: Device, options: Mapping[str, OptionValue]
+    ) -> LiteRtProgram:
+        program = _loaded(path.read_bytes(), workload=workload, device=device, options=options)
+        program.notes = []
+        return program
 
 
 def _version() -> str:
@@ -198,8 +220,25 @@ def _loaded(
 
 
 def _by_place(details: Mapping[str, Any]) -> dict[int, Any]:
-    """Return the details of ``args_0``, ``output_1``... by the number in their names."""
-    return {int(name.rpartition("_")[2]): detail for name, detail in details.items()}
+    """Return the details of ``args_0``, ``output_1``... by the number in their names.
+
+    Files made elsewhere may have other names: those are in their order.
+    """
+    return {
+        int(number) if (number := name.rpartition("_")[2]).isdecimal() else place: detail
+        for place, (name, detail) in enumerate(_ordered(details))
+    }
+
+
+def _ordered(details: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return sorted(details.items(), key=lambda item: (len(item[0]), item[0]))
+
+
+def _detail_spec(name: str, detail: Any) -> TensorSpec:
+    """Return an input or output of a file; the interpreter keeps free dims as -1."""
+    dims = enumerate(detail.get("shape_signature", detail["shape"]))
+    shape = tuple(int(n) if n >= 0 else f"?{name}.{axis}" for axis, n in dims)
+    return TensorSpec(name, np.dtype(detail["dtype"]).name, shape)
 
 
 def _check_tensor(spec: TensorSpec, detail: Any) -> None:

@@ -6,7 +6,8 @@ import importlib
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,11 +16,13 @@ from ngraphbench.compilers.checks import (
     cause,
     check_inputs,
     check_open,
+    check_precision,
     check_ran,
     check_request,
     probe_vendor,
 )
 from ngraphbench.compilers.nncf_int8 import count_products, quantised_model
+from ngraphbench.compilers.openvino_ports import port_spec
 from ngraphbench.errors import CompileFailed, NGraphBenchError, RunFailed, Unsupported
 from ngraphbench.plugin import PRESET, Compiler, Program
 from ngraphbench.types import (
@@ -156,6 +159,7 @@ class OpenVino(Compiler):
     accepts: ClassVar[tuple[str, ...]] = ("onnx",)
     packages: ClassVar[tuple[str, ...]] = ("openvino", "nncf")
     quantises: ClassVar[bool] = True
+    prebuilt: ClassVar[Mapping[str, tuple[str, ...]]] = {".xml": (".bin",)}
     cache_env: ClassVar[tuple[str, ...]] = (CACHE_VARIABLE,)
     options: ClassVar[tuple[Option, ...]] = (
         PRESET,
@@ -215,6 +219,38 @@ class OpenVino(Compiler):
         except Exception as error:
             raise _translated(error) from error
         return _program(compiled, workload)
+
+    def signature(
+        self, path: Path, given: Sequence[TensorSpec]
+    ) -> tuple[list[TensorSpec], list[TensorSpec]]:
+        model = _read(path)
+        return [port_spec(p) for p in model.inputs], [port_spec(p) for p in model.outputs]
+
+    def open_prebuilt(
+        self, path: Path, workload: Workload, device: Device, options: Mapping[str, OptionValue]
+    ) -> OpenVinoProgram:
+        import openvino
+
+        check_precision(workload.precision, name=self.name, known=PRECISIONS)
+        core = openvino.Core()
+        settings = _settings(core, workload.precision, device=device, options=options)
+        model = _read(path)
+        try:
+            if model.is_dynamic():
+                model.reshape({spec.name: list(spec.shape) for spec in workload.inputs})
+            compiled = core.compile_model(model, "CPU", settings)
+        except Exception as error:
+            raise _translated(error) from error
+        return _program(compiled, workload)
+
+
+def _read(path: Path) -> Any:
+    import openvino
+
+    try:
+        return openvino.Core().read_model(str(path))
+    except Exception as error:
+        raise _translated(error) from error
 
 
 def _version() -> str:

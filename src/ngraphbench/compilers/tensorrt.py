@@ -22,7 +22,7 @@ from ngraphbench.compilers.cuda import Cuda
 from ngraphbench.compilers.tensorrt_engine import DLA_SHARE, ENGINE, TensorRtProgram
 from ngraphbench.errors import CompileFailed, Unsupported
 from ngraphbench.plugin import PRESET, Compiler
-from ngraphbench.types import Device, Json, Option, OptionValue, Support
+from ngraphbench.types import Device, Json, Option, OptionValue, Support, TensorSpec
 from ngraphbench.workload import Workload
 
 __all__ = ["TensorRt"]
@@ -45,6 +45,7 @@ class TensorRt(Compiler):
     packages: ClassVar[tuple[str, ...]] = ("tensorrt", "tensorrt-cu13", "tensorrt-cu12")
     cache_env: ClassVar[tuple[str, ...]] = (CACHE_VARIABLE,)
     not_yet_run_on_hardware: ClassVar[bool] = True
+    prebuilt: ClassVar[Mapping[str, tuple[str, ...]]] = {".engine": (), ".plan": ()}
     options: ClassVar[tuple[Option, ...]] = (
         PRESET,
         Option(
@@ -111,6 +112,26 @@ class TensorRt(Compiler):
     ) -> TensorRtProgram:
         dla = json.loads((folder / DLA_SHARE).read_text())
         return _program((folder / ENGINE).read_bytes(), workload, dla=dla)
+
+    def signature(
+        self, path: Path, given: Sequence[TensorSpec]
+    ) -> tuple[list[TensorSpec], list[TensorSpec]]:
+        trt = importlib.import_module("tensorrt")
+        _, _, engine = _engine(trt, path.read_bytes())
+        found: dict[str, list[TensorSpec]] = {"INPUT": [], "OUTPUT": []}
+        for place in range(engine.num_io_tensors):
+            name = engine.get_tensor_name(place)
+            dims = enumerate(engine.get_tensor_shape(name))
+            shape = tuple(int(n) if n >= 0 else f"?{name}.{axis}" for axis, n in dims)
+            dtype = np.dtype(trt.nptype(engine.get_tensor_dtype(name))).name
+            mode = str(engine.get_tensor_mode(name)).rpartition(".")[2]
+            found[mode].append(TensorSpec(name, dtype, shape))
+        return found["INPUT"], found["OUTPUT"]
+
+    def open_prebuilt(
+        self, path: Path, workload: Workload, device: Device, options: Mapping[str, OptionValue]
+    ) -> TensorRtProgram:
+        return _program(path.read_bytes(), workload, dla=None)
 
 
 def _version() -> str:
@@ -229,16 +250,22 @@ def _timing_cache(config: Any) -> Callable[[], None] | None:
 
 def _program(plan: bytes, workload: Workload, *, dla: Json | None) -> TensorRtProgram:
     trt = importlib.import_module("tensorrt")
-    log, told = _logger(trt)
-    runtime = trt.Runtime(log)
-    engine = runtime.deserialize_cuda_engine(plan)
-    if engine is None:
-        raise CompileFailed(f"TensorRT refused the engine: {_last(told)}", reason="load-model")
+    log, runtime, engine = _engine(trt, plan)
     _check_tensors(trt, engine, workload)
     program = TensorRtProgram(engine, workload=workload, cuda=Cuda(), dla=dla)
     # The log and the runtime must live as long as the engine.
     program.alive = (runtime, log)
     return ran_once(program, workload)
+
+
+def _engine(trt: Any, plan: bytes) -> tuple[Any, Any, Any]:
+    """Return a log, a runtime and the engine in ``plan``. Raises CompileFailed."""
+    log, told = _logger(trt)
+    runtime = trt.Runtime(log)
+    engine = runtime.deserialize_cuda_engine(plan)
+    if engine is None:
+        raise CompileFailed(f"TensorRT refused the engine: {_last(told)}", reason="load-model")
+    return log, runtime, engine
 
 
 def _check_tensors(trt: Any, engine: Any, workload: Workload) -> None:

@@ -33,9 +33,17 @@ from ngraphbench.models.flushed import write_flushed
 from ngraphbench.models.guesses import all_failed, with_sizes
 from ngraphbench.models.inputs import InputPlan, merge_overrides
 from ngraphbench.models.origins import OnnxSource, Source, TorchSource
+from ngraphbench.models.prebuilt import ArtefactSource
 from ngraphbench.models.reference import Outputs, Reference, relative_error
 from ngraphbench.types import BFLOAT16, INT8, Json, TensorSpec
-from ngraphbench.workload import CALIBRATION, PORTABLE, batch_folder, write_arrays
+from ngraphbench.workload import (
+    ARTEFACT,
+    CALIBRATION,
+    NO_REFERENCE,
+    PORTABLE,
+    batch_folder,
+    write_arrays,
+)
 
 __all__ = ["Exporter", "main"]
 
@@ -66,7 +74,7 @@ class Exporter:
         """Read the model, write ``workload.json``, and return its inputs and forms.
 
         Request: ``model`` (a ModelRef), ``root``, ``precision``, ``seed``, ``shapes``,
-        ``memory_bytes`` (the limit of this process, if any).
+        ``memory_bytes`` (the limit of this process, if any), and the ``signature`` of an artefact.
         Raises SpecError, Unsupported, Unavailable or CompileFailed.
         """
         started = time.monotonic()
@@ -76,7 +84,9 @@ class Exporter:
         self._seed = int(request.get("seed", 0))
         self._root.mkdir(parents=True, exist_ok=True)
         overrides = merge_overrides(self._model.get("inputs", {}), request.get("shapes") or {})
-        if self._model["kind"] == "onnx":
+        if self._model["kind"].startswith(ARTEFACT):
+            self._source = ArtefactSource(self._model, overrides, request.get("signature"))
+        elif self._model["kind"] == "onnx":
             self._source = OnnxSource(self._model, overrides)
         else:
             self._source = TorchSource(self._model, overrides, self._root)
@@ -303,7 +313,7 @@ def _spread(feed: Feed, reference: Reference) -> float | None:
 
     None where that says nothing: equal inputs, and integers among the outputs.
     """
-    if not feed.differs:
+    if not feed.differs or reference.name == NO_REFERENCE:
         return None
     dtypes = {name: array.dtype.name for name, array in reference.a.items()}
     for name, dtype in reference.own.dtypes.items():

@@ -2,17 +2,16 @@
 
 Forms: ``file.onnx``, ``file.pt2`` (torch.export), ``file.torchscript`` (or .pt, .ts),
 ``timm:NAME``, ``torchvision:NAME``, ``transformers:TYPE`` or a folder of it, ``block:FAMILY``,
-``file.py:factory`` and ``package.module:factory``; those that are no files may carry arguments,
+``file.py:factory`` and ``package.module:factory``, and what a compiler made elsewhere
+(``file.vmfb``...); those that are no files may carry arguments,
 ``?depth=4&width=64``.
 Nothing here imports torch or runs the user's code.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import json
-import os
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -26,13 +25,16 @@ from ngraphbench.errors import SpecError, Unsupported
 from ngraphbench.models import blocks
 from ngraphbench.models.graphinputs import plan_graph_inputs
 from ngraphbench.models.labelled import check_labelled
+from ngraphbench.models.localfile import absolute_path, digest_file, existing_file
 from ngraphbench.models.localfolder import CONFIG, find_configuration, weight_files
 from ngraphbench.models.metrics import TOP1
 from ngraphbench.models.onnxfile import graph_inputs, open_onnx, similar_files
+from ngraphbench.models.prebuilt import prebuilt_identity, prebuilt_kind
 from ngraphbench.models.saved import SAVED_SUFFIXES
 from ngraphbench.models.values import array_names
 from ngraphbench.plugin import package_version
 from ngraphbench.types import Json
+from ngraphbench.workload import ARTEFACT
 
 __all__ = ["FORMS", "check_inputs", "digest_file", "input_names", "resolve_model"]
 
@@ -46,7 +48,6 @@ _CONFIGURED = "transformers"
 _NAMED = (*_LIBRARIES, _CONFIGURED, "block")
 _FILES = {"onnx": "an ONNX file", "saved": "a saved module"}
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-_CHUNK_BYTES = 1 << 20
 
 
 def resolve_model(
@@ -82,7 +83,11 @@ def resolve_model(
     _check_wishes(kind, text, pretrained=pretrained, checkpoint=checkpoint, args=given)
     weights = _weights(kind, path, pretrained=pretrained, checkpoint=checkpoint)
     identity: Json = {"kind": kind, "weights": weights}
-    if kind in _FILES and path is not None:
+    if kind.startswith(ARTEFACT) and path is not None:
+        if given.get("reference"):
+            given["reference"] = str(absolute_path(str(given["reference"]), base=base))
+        identity |= prebuilt_identity(path, given, base=base)
+    elif kind in _FILES and path is not None:
         identity |= _file_identity(kind, path)
     else:
         identity |= {"args": given, "seed": seed}
@@ -90,10 +95,10 @@ def resolve_model(
     if kind == "onnx" and path is not None:
         check_inputs(path, inputs or {}, inputs_file=inputs_file, base=base)
     if checkpoint:
-        checkpoint = str(_existing(checkpoint, base=base, what="checkpoint"))
+        checkpoint = str(existing_file(checkpoint, base=base, what="checkpoint"))
         identity["checkpoint"] = digest_file(Path(checkpoint))
     if inputs_file:
-        inputs_file = str(_existing(inputs_file, base=base, what="inputs file"))
+        inputs_file = str(existing_file(inputs_file, base=base, what="inputs file"))
         identity["inputs_file"] = digest_file(Path(inputs_file))
     return ModelRef(
         source=text,
@@ -115,7 +120,7 @@ def resolve_model(
 def _calibration(text: str, *, base: Path) -> Json:
     if not text:
         return {}
-    file = _existing(text, base=base, what="calibration set")
+    file = existing_file(text, base=base, what="calibration set")
     array_names(file)
     return {"file": str(file), "content": digest_file(file)}
 
@@ -131,13 +136,13 @@ def _evaluation(eval_file: str, metric: str, *, base: Path, model: Path | None, 
                 hint="Give one with --eval FILE.npz.",
             )
         return {}
-    file, metric = _existing(eval_file, base=base, what="labelled set"), metric or TOP1
+    file, metric = existing_file(eval_file, base=base, what="labelled set"), metric or TOP1
     own = graph_inputs(open_onnx(model).model) if kind == "onnx" and model else None
     check_labelled(file, metric, inputs=None if own is None else [value.name for value in own])
     place = metric.rpartition(":")[0]
     code = ""
     if place.endswith(".py"):
-        code = digest_file(_existing(place, base=base, what="file of the metric"))
+        code = digest_file(existing_file(place, base=base, what="file of the metric"))
     elif place:
         code = digest_file(_module_file(place, base=base.absolute(), text=f"metric {metric!r}"))
     return {
@@ -153,7 +158,9 @@ def input_names(text: str, *, base: Path) -> list[str] | None:
     if not text.lower().endswith(".onnx"):
         return None
     try:
-        return [value.name for value in graph_inputs(open_onnx(_absolute(text, base=base)).model)]
+        return [
+            value.name for value in graph_inputs(open_onnx(absolute_path(text, base=base)).model)
+        ]
     except SpecError:
         return None
 
@@ -174,7 +181,7 @@ def check_inputs(
             raise SpecError(message, reason="input", hint=error.hint) from error
         return
     if inputs_file:
-        file = _existing(inputs_file, base=base, what="inputs file")
+        file = existing_file(inputs_file, base=base, what="inputs file")
         names = array_names(file)
         missing = [spec.name for spec in plan.specs if spec.name not in names]
         if missing:
@@ -185,18 +192,10 @@ def check_inputs(
             )
 
 
-def digest_file(path: Path) -> str:
-    """Return the sha256 of the file's bytes as 64 hex digits, read in pieces."""
-    found = hashlib.sha256()
-    with path.open("rb") as file:
-        while piece := file.read(_CHUNK_BYTES):
-            found.update(piece)
-    return found.hexdigest()
-
-
 def _parsed(text: str, *, base: Path) -> tuple[str, str, Path | None, str]:
     """Return kind, name with its query, absolute path or None, and factory."""
-    head, _, _ = text.partition("?")
+    head, mark, _ = text.partition("?")
+    artefact = prebuilt_kind(head) if mark else ""
     prefix, colon, rest = text.partition(":")
     if prefix in _NAMED and colon:
         name = rest.partition("?")[0]
@@ -206,15 +205,17 @@ def _parsed(text: str, *, base: Path) -> tuple[str, str, Path | None, str]:
             )
         if prefix != _CONFIGURED:
             return prefix, rest, None, ""
-        place = find_configuration(_absolute(name, base=base), name=name, text=text)
+        place = find_configuration(absolute_path(name, base=base), name=name, text=text)
         return prefix, rest, place, ""
-    if text.lower().endswith(".onnx"):
-        return "onnx", "", _absolute(text, base=base), ""
+    if text.lower().endswith(".onnx") and not artefact:
+        return "onnx", "", absolute_path(text, base=base), ""
     if text.lower().endswith(SAVED_SUFFIXES):
-        return "saved", "", _existing(text, base=base, what="model file"), ""
+        return "saved", "", existing_file(text, base=base, what="model file"), ""
+    if artefact := artefact or prebuilt_kind(head):
+        return artefact, text, existing_file(head, base=base, what="model file"), ""
     before, colon, factory = head.rpartition(":")
     if before.endswith(".py") and factory.isidentifier():
-        path = _absolute(before, base=base)
+        path = absolute_path(before, base=base)
         if not path.is_file():
             raise SpecError(
                 f"There is no file {str(path)!r} for model {text!r}.",
@@ -226,7 +227,7 @@ def _parsed(text: str, *, base: Path) -> tuple[str, str, Path | None, str]:
         close = get_close_matches(before, _NAMED, n=1, cutoff=0.75)
         if close:
             raise _unknown(text, f"Did you mean {close[0]}:{factory}?")
-        return "package", text, _absolute("", base=base), factory
+        return "package", text, absolute_path("", base=base), factory
     raise _unknown(text, _form_hint(text, base=base))
 
 
@@ -244,11 +245,6 @@ def _form_hint(text: str, *, base: Path) -> str:
     if re.fullmatch(r"\w+", text):
         return f"Did you mean timm:{text} or torchvision:{text}?"
     return ""
-
-
-def _absolute(text: str, *, base: Path) -> Path:
-    # Not Path.resolve: external data lies beside the link, not beside what it points to.
-    return Path(os.path.normpath(base.absolute() / Path(text).expanduser()))
 
 
 def _query(name: str, *, text: str) -> Json:
@@ -277,9 +273,11 @@ def _value(text: str) -> Any:
 def _check_wishes(
     kind: str, text: str, *, pretrained: bool, checkpoint: str, args: Mapping[str, Any]
 ) -> None:
-    if kind in _FILES and (pretrained or checkpoint or args):
+    own = kind in _FILES or kind.startswith(ARTEFACT)
+    if own and (pretrained or checkpoint or (args and kind in _FILES)):
         raise SpecError(
-            f"{text!r} is {_FILES[kind]}: it has its own weights and takes no arguments.",
+            f"{text!r} is {_FILES.get(kind, 'compiled')}: it has its own weights, and takes no"
+            " arguments.",
             reason="weights",
             hint="Leave out pretrained, checkpoint and args.",
         )
@@ -298,7 +296,7 @@ def _check_wishes(
 
 
 def _weights(kind: str, path: Path | None, *, pretrained: bool, checkpoint: str) -> str:
-    if kind in _FILES:
+    if kind in _FILES or kind.startswith(ARTEFACT):
         return "file"
     if checkpoint or (kind == _CONFIGURED and path is not None and weight_files(path)):
         return "checkpoint"
@@ -375,18 +373,11 @@ def _distribution(package: str) -> str:
     return next(iter(importlib.metadata.packages_distributions().get(package, [])), "")
 
 
-def _existing(text: str, *, base: Path, what: str) -> Path:
-    path = _absolute(text, base=base)
-    if not path.is_file():
-        raise SpecError(
-            f"There is no {what} {str(path)!r}.", reason="missing", hint=similar_files(path)
-        )
-    return path
-
-
 def _default_label(kind: str, text: str, *, path: Path | None) -> str:
     if kind in _FILES and path is not None:
         return path.stem
+    if kind.startswith(ARTEFACT) and path is not None:
+        return path.name
     head, mark, query = text.partition("?")
     name = head.rpartition(":")[2]
     if kind == _CONFIGURED and path is not None:

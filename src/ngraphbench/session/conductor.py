@@ -112,6 +112,7 @@ class Conductor:
             limits=self.session.limits,
             seed=self.session.seed,
             spawn=lambda key: self.spawn(None, key, 0),
+            sign=lambda case: self.spawn(case, f"sign-{case.case_id[:8]}", 0),
             observe=observe,
         )
         for case in self.session.cases:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from ngraphbench.session.state import CaseState
 from ngraphbench.session.verify import Reference
 from ngraphbench.store.disk import write_whole
 from ngraphbench.types import Json, TensorSpec
-from ngraphbench.workload import INPUT_SETS, PORTABLE, batch_folder, read_arrays
+from ngraphbench.workload import ARTEFACT, INPUT_SETS, PORTABLE, batch_folder, read_arrays
 
 __all__ = ["export_key", "export_workloads", "load_references", "workload_key"]
 
@@ -51,6 +51,7 @@ class _Exporter:
     root: Path
     case: Case
     limits: Limits
+    sign: Callable[[Case], Worker] | None
     worker: Worker | None = None
     opened: Json | None = None
 
@@ -109,13 +110,41 @@ class _Exporter:
                 seed=self.case.model.seed,
                 shapes=self.case.shapes,
                 memory_bytes=self.limits.memory_bytes,
+                signature=self._signature(),
             )
         return self.opened
+
+    def _signature(self) -> Json | None:
+        """Return what an artefact's own compiler reads in it; None for other models."""
+        model, device = self.case.model, self.case.device.to_json()
+        plain = not model.kind.startswith(ARTEFACT)
+        if plain or model.args.get("reference") or self.sign is None:
+            return None
+        worker = self.sign(self.case)
+        limit_s, plugin = self.limits.compile_s, self.case.compiler.target
+        try:
+            worker.request("hello", deadline_s=limit_s, plugin=plugin, device=device)
+            worker.request("import", deadline_s=limit_s)
+            found = worker.request(
+                "signature", deadline_s=limit_s, path=model.path, given=_given(model.inputs)
+            )
+        finally:
+            worker.kill()
+        return {key: found[key] for key in ("inputs", "outputs")}
 
     def end(self) -> None:
         if self.worker is not None:
             self.worker.kill()
         self.worker, self.opened = None, None
+
+
+def _given(overrides: Mapping[str, Json]) -> list[Json]:
+    """Return the inputs of which the user gave a whole shape."""
+    return [
+        TensorSpec(name, one.get("dtype") or "float32", tuple(one["shape"])).to_json()
+        for name, one in overrides.items()
+        if one.get("shape") and all(isinstance(dim, int) for dim in one["shape"])
+    ]
 
 
 def export_workloads(
@@ -126,11 +155,12 @@ def export_workloads(
     seed: int,
     spawn: Callable[[str], Worker],
     observe: Callable[[str, int, int], None],
+    sign: Callable[[Case], Worker] | None = None,
 ) -> None:
     """Make every workload that the live cases need; cases that have none fail with the reason.
 
     A batch size already exported with this seed is used again: folders are named by their
-    content.
+    content. ``sign`` starts a worker of a case's compiler, to read an artefact's signature.
     """
     groups: dict[str, dict[int, list[tuple[Case, CaseState]]]] = {}
     for case, state in cases:
@@ -142,7 +172,7 @@ def export_workloads(
         first = next(iter(batches.values()))[0][0]
         root = folder / key
         root.mkdir(parents=True, exist_ok=True)
-        exporter = _Exporter(spawn, root, first, limits)
+        exporter = _Exporter(spawn, root, first, limits, sign)
         try:
             for batch, members in batches.items():
                 observe(f"{first.model.label} b={batch}", done, total)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ngraphbench.types import BFLOAT16, Array, Json, TensorSpec
+from ngraphbench.workload import NO_REFERENCE
 
 __all__ = ["BASELINE_FACTOR", "TOLERANCES", "Reference", "Verification", "check", "merge"]
 
@@ -138,6 +139,8 @@ def check(outputs: Mapping[str, Array], reference: Reference, precision: str) ->
             reason="outputs",
             notes=(*head.notes, f"missing outputs: {missing}"),
         )
+    if reference.name == NO_REFERENCE:
+        return _unreferenced(head, outputs, reference)
     found = [_difference(spec, outputs, reference, precision) for spec in reference.outputs]
     worst = max(found, key=lambda d: d.rel_l2 / d.tolerance if d.tolerance else 0, default=None)
     head = replace(
@@ -150,6 +153,20 @@ def check(outputs: Mapping[str, Array], reference: Reference, precision: str) ->
         notes=(*head.notes, *(d.note for d in found if d.note)),
     )
     return _judge(head, found, reference)
+
+
+def _unreferenced(
+    head: Verification, outputs: Mapping[str, Array], reference: Reference
+) -> Verification:
+    """Return that nothing is known of the values; shapes are as they were seen."""
+    seen = [
+        {"name": s.name, "dtype": str(outputs[s.name].dtype), "shape": [*outputs[s.name].shape]}
+        for s in reference.outputs
+    ]
+    told = tuple({**one, "max_abs": None, "rel_l2": None} for one in seen)
+    note = "it is a prebuilt artefact, and there is nothing to compare its outputs with"
+    notes = (*head.notes, note)
+    return replace(head, verdict="unverifiable", reason="prebuilt", outputs=told, notes=notes)
 
 
 def _judge(head: Verification, found: Sequence[_Difference], reference: Reference) -> Verification:

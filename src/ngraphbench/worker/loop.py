@@ -33,12 +33,13 @@ from ngraphbench.plugin import (
     ReportsCoverage,
     ReportsDeviceMemory,
     ReportsTuning,
+    RunsPrebuilt,
     SavesArtifact,
     load_compiler,
     package_version,
     resolve_options,
 )
-from ngraphbench.types import BFLOAT16, Arrays, Device, Json
+from ngraphbench.types import BFLOAT16, Arrays, Device, Json, TensorSpec
 from ngraphbench.worker.binding import bind
 from ngraphbench.worker.blocks import ROWS, lane_outputs, measure_block
 from ngraphbench.worker.busy import Busy, is_asked
@@ -46,7 +47,14 @@ from ngraphbench.worker.evaluation import predict
 from ngraphbench.worker.failures import error_answer
 from ngraphbench.worker.protocol import ConnectionClosed, ProtocolError, receive, send
 from ngraphbench.worker.timing import measure_slot, time_calls
-from ngraphbench.workload import INPUT_SETS, PORTABLE, Workload, read_arrays, write_arrays
+from ngraphbench.workload import (
+    ARTEFACT,
+    INPUT_SETS,
+    PORTABLE,
+    Workload,
+    read_arrays,
+    write_arrays,
+)
 
 __all__ = ["Operation", "Worker", "serve"]
 
@@ -115,6 +123,7 @@ class Worker:
             "import": self.import_compiler,
             "probe": self.probe,
             "compile": self.compile,
+            "signature": self.signature,
             "save_artifact": self.save_artifact,
             "load_artifact": self.load_artifact,
             "load": self.load,
@@ -154,15 +163,33 @@ class Worker:
     def compile(self, request: Json) -> Json:
         compiler = self._compiler()
         workload = _workload(request)
-        _check_forms(compiler, workload)
+        prebuilt = f"{ARTEFACT}{compiler.name}" in workload.forms
+        if not prebuilt:
+            _check_forms(compiler, workload)
         options = resolve_options(compiler, request.get("options") or {})
         self._end_program()
         start = time.perf_counter_ns()
-        program = compiler.compile(workload, self._device, options)
+        if prebuilt and isinstance(compiler, RunsPrebuilt):
+            path = workload.artefact_path
+            program = compiler.open_prebuilt(path, workload, self._device, options)
+        else:
+            program = compiler.compile(workload, self._device, options)
         seconds = (time.perf_counter_ns() - start) / 1e9
         held = self._hold(program, workload)
         tuning_s = _told(program.tuning_s) if isinstance(program, ReportsTuning) else None
         return {"seconds": seconds - (tuning_s or 0.0), "tuning_s": tuning_s, **held}
+
+    def signature(self, request: Json) -> Json:
+        """Return the inputs and outputs of the artefact ``path``, which its compiler reads."""
+        compiler = self._compiler()
+        if not isinstance(compiler, RunsPrebuilt):
+            raise Unsupported(f"{compiler.name} runs no prebuilt artefacts.", reason="form")
+        given = [TensorSpec.from_json(spec) for spec in request.get("given", ())]
+        inputs, outputs = compiler.signature(Path(request["path"]), given)
+        return {
+            "inputs": [spec.to_json() for spec in inputs],
+            "outputs": [spec.to_json() for spec in outputs],
+        }
 
     def save_artifact(self, request: Json) -> Json:
         """Write the program to the folder ``path``; ``bytes`` is None where it cannot."""
