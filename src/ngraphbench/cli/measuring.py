@@ -24,7 +24,8 @@ def bench(
         list[str],
         typer.Argument(
             metavar="MODEL...",
-            help="file.onnx, file.pt2, file.torchscript, a compiler's own file, timm:NAME, torchvision:NAME,"
+            help="file.onnx, file.pt2, file.torchscript, a compiler's own file, timm:NAME,"
+            " torchvision:NAME,"
             " transformers:TYPE or :FOLDER, block:FAMILY, file.py:factory or"
             " package.module:factory. Several are measured side by side.",
         ),
