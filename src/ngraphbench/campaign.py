@@ -65,9 +65,9 @@ class Campaign:
     def run(self) -> None:
         """Measure what is left of the plan, one session at a time on each device.
 
-        Raises Interrupted when the user stops it, ClusterError when the agent of this very
-        machine dies twice in one session; whatever was finished is in the journal. Where another
-        device fails, its cells become records and the other devices go on.
+        Raises Interrupted when the user stops it, ClusterError when this machine is the only
+        device and its agent dies twice in one session; whatever was finished is in the journal.
+        Elsewhere the cells of a device that fails become records, and the other devices go on.
         """
         spools = list((self.directory.path / "spool").glob("*"))
         finished = self.directory.finished_sessions() if spools else frozenset()
@@ -149,7 +149,7 @@ class Campaign:
         if verdict == "again":
             self.emit({"event": "note", "text": f"{error.message} Going on with a new one."})
             return
-        if job.device == LOCAL:
+        if self._dispatch.devices == (LOCAL,) and not self.missing:
             raise error
         jobs = [job]
         if verdict == "quarantined":

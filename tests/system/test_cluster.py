@@ -15,6 +15,8 @@ from fake_runs import campaign, compiler, small_profile
 from fleet_runs import check_once, client, fleet_plan, make_engine, run_fleet, spans
 from processes import processes_of, wait_until
 
+from ngraphbench.campaign import Arrivals, Campaign
+from ngraphbench.plan import Plan
 from ngraphbench.store.rundir import RunDir
 from ngraphbench.types import Json
 
@@ -36,16 +38,23 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 
 @pytest.fixture(autouse=True)
-def clean(fleet: Fleet) -> Iterator[None]:
+def clean(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whatever a test does, its sessions leave no file and no process on any device."""
+    monkeypatch.setenv("NGRAPHBENCH_LOCK", str(fleet.folder / "client.lock"))
+    before = set(dirt())
     yield
-    assert wait_until(lambda: not left(fleet)), left(fleet)
+    assert wait_until(lambda: not left(fleet, before)), left(fleet, before)
 
 
-def left(fleet: Fleet) -> list[str]:
+def dirt() -> list[str]:
+    places = [Path("/tmp"), Path("/dev/shm")]
+    return [str(path) for place in places for path in place.glob("ngb-dirt-*")]
+
+
+def left(fleet: Fleet, before: set[str]) -> list[str]:
     """What is on the devices beside agents, scheduler and the files sent to them."""
-    places = [Path("/tmp"), Path("/dev/shm"), *fleet.folder.glob("tmp-*")]
-    found = [str(path) for place in places for path in place.glob("ngb-dirt-*")]
+    found = [path for path in dirt() if path not in before]
+    found += [str(path) for path in fleet.folder.glob("tmp-*/ngb-dirt-*")]
     found += [str(path) for path in fleet.folder.glob("root-*/private/*")]
     found += [str(path) for path in fleet.folder.glob("root-*/runs/*/spool/*/work")]
     known = {process.pid for process in fleet.processes.values()}
@@ -132,7 +141,7 @@ def test_a_killed_client_is_resumed_and_the_measurement_went_on_meanwhile(
     fleet: Fleet, tmp_path: Path
 ) -> None:
     profile = small_profile(rounds=30, slot_ms=20)
-    plan = fleet_plan(tmp_path, ["a"], sessions=2, compilers=DIRTY, profile=profile)
+    plan = fleet_plan(tmp_path, ["a"], compilers=DIRTY, profile=profile)
     running = client(tmp_path / "run", plan, fleet.described)
     for event in events(running):
         if event["event"] == "round":
@@ -151,7 +160,7 @@ def test_a_killed_client_is_resumed_and_the_measurement_went_on_meanwhile(
 
 def test_a_scheduler_killed_in_a_session_is_gone_on_with(fleet: Fleet, tmp_path: Path) -> None:
     profile = small_profile(rounds=30, slot_ms=20)
-    plan = fleet_plan(tmp_path, ["a", "b"], sessions=1, compilers=DIRTY, profile=profile)
+    plan = fleet_plan(tmp_path, ["a", "b"], compilers=[compiler()], profile=profile)
     running = client(tmp_path / "run", plan, fleet.described)
     for event in events(running):
         if event["event"] == "round":
@@ -161,7 +170,7 @@ def test_a_scheduler_killed_in_a_session_is_gone_on_with(fleet: Fleet, tmp_path:
     finish(running)
     records = check_once(tmp_path / "run", plan)
     assert {r["attempt"] for r in RunDir.open(tmp_path / "run").sessions()} == {0}
-    assert len(records) == 4
+    assert len(records) == 2
     assert wait_until(lambda: set(connected(fleet)) == set(NAMES), 90)
 
 
@@ -177,7 +186,7 @@ def connected(fleet: Fleet) -> frozenset[str]:
 
 def test_a_link_cut_for_a_while_is_gone_on_with(fleet: Fleet, tmp_path: Path) -> None:
     profile = small_profile(rounds=30, slot_ms=20)
-    plan = fleet_plan(tmp_path, ["a"], sessions=2, compilers=[compiler()], profile=profile)
+    plan = fleet_plan(tmp_path, ["a"], compilers=[compiler()], profile=profile)
     running = client(tmp_path / "run", plan, fleet.described)
     scheduler = fleet.processes["scheduler"]
     for event in events(running):
@@ -194,7 +203,7 @@ def test_a_link_cut_for_a_while_is_gone_on_with(fleet: Fleet, tmp_path: Path) ->
 def test_a_device_gone_for_good_becomes_records_and_the_rest_finishes(
     fleet: Fleet, tmp_path: Path
 ) -> None:
-    plan = fleet_plan(tmp_path, ["b", "c"], sessions=2, compilers=[compiler()])
+    plan = fleet_plan(tmp_path, ["b", "c"], compilers=[compiler()])
     fleet.kill("agent-c")
     try:
         described = {**fleet.described, "patience": {"lost_s": 3.0}}
@@ -204,16 +213,36 @@ def test_a_device_gone_for_good_becomes_records_and_the_rest_finishes(
     records = check_once(tmp_path / "run", plan, status=None)
     found = {(r["case"]["device"]["name"], r["status"]) for r in records}
     assert found == {("b", "ok"), ("c", "unavailable")}
-    assert fleet.connected("c")
+    joins_late(fleet, tmp_path, "c")
+
+
+def joins_late(fleet: Fleet, folder: Path, name: str) -> None:
+    """Run a plan of nothing while a device starts: it joins, and its cells are measured."""
+    plan = fleet_plan(folder, [name], compilers=[compiler()])
+    engine = make_engine(fleet.described)
+    told: list[Json] = []
+
+    def look(device: str) -> Plan | None:
+        return plan if engine.look(device) is not None else None
+
+    directory = RunDir.open(folder / "late", create=True)
+    try:
+        with directory.lock():
+            arrivals = Arrivals((name,), look, patience_s=90)
+            Campaign(Plan("late", ()), directory, engine, told.append, arrivals=arrivals).run()
+    finally:
+        engine.close()
+    check_once(folder / "late", plan)
+    assert any(event.get("text") == f"{name} has joined" for event in told)
 
 
 def test_a_session_that_crashes_its_agent_becomes_records(fleet: Fleet, tmp_path: Path) -> None:
     bad = fleet_plan(tmp_path, ["a"], compilers=[compiler(fault="kill-agent")])
-    good = fleet_plan(tmp_path, ["a"], sessions=2, compilers=[compiler()])
-    plan = type(good)("fleet", (*bad.sessions, *good.sessions))
+    good = fleet_plan(tmp_path, ["a"], compilers=[compiler()])
+    plan = Plan("fleet", (*bad.sessions, *good.sessions))
     run_fleet(tmp_path / "run", plan, fleet.described)
     records = check_once(tmp_path / "run", plan, status=None)
-    assert [r["status"] for r in records] == ["unavailable", "ok", "ok"]
+    assert [r["status"] for r in records] == ["unavailable", "ok"]
     assert records[0]["reason"] == "agent"
     assert fleet.processes["agent-a"].poll() is None
 

@@ -55,7 +55,7 @@ def test_two_boards_work_in_parallel_and_keep_nothing(
 
 def same_shape(folder: Path, plan: Plan, records: list[dict[str, object]]) -> bool:
     """Check that the local engine makes records with the same keys."""
-    local = fleet_plan(folder, ["local"], compilers=[compiler(), compiler(fault="dirty")])
+    local = fleet_plan(folder, ["local"], compilers=[compiler(), compiler(work_us=20)])
     campaign(folder / "local", local).run()
     ours = RunDir.open(folder / "local").latest()[0]
     for record in records:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import queue
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +126,7 @@ class Flaky:
 
 @pytest.fixture
 def no_export(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(session: Session, run: Path, emit: Callable[[Json], None]) -> Parcel:
+    def nothing(session: Session, run: Path, emit: object, stop: object) -> Parcel:
         return Parcel()
 
     monkeypatch.setattr(remote, "pack", nothing)

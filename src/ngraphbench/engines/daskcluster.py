@@ -12,6 +12,7 @@ import queue
 import secrets
 import threading
 import time
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -115,12 +116,15 @@ class DaskCluster:
             self.close()
             try:
                 asyncio.run(say_hello(self._address, self._security))
-                client = self._distributed.Client(
-                    self._address,
-                    security=self._security,
-                    set_as_default=False,
-                    timeout=CONNECT_S,
-                )
+                with warnings.catch_warnings():
+                    # Pythons may differ; what may not was compared just now.
+                    warnings.simplefilter("ignore")
+                    client = self._distributed.Client(
+                        self._address,
+                        security=self._security,
+                        set_as_default=False,
+                        timeout=CONNECT_S,
+                    )
             except (OSError, asyncio.TimeoutError) as error:
                 raise self._lost(error) from error
             for topic, handler in self._handlers.items():

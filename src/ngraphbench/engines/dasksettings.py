@@ -35,7 +35,7 @@ _SETTINGS = {
     "distributed.worker.memory.monitor-interval": "60s",
     "distributed.worker.http.routes": [],
     "distributed.scheduler.http.routes": [],
-    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.tick.interval": "5s",
     "distributed.admin.tick.limit": "30s",
     "distributed.admin.tick.cycle": "10s",
     "distributed.admin.system-monitor.interval": "10s",

@@ -37,7 +37,7 @@ __all__ = ["Desk", "Tell"]
 
 Tell = Callable[[Json], None]
 
-ROUND_EVERY_S = 1.0
+ROUND_EVERY_S = 5.0
 """Rounds are told of this seldom: whoever writes messages takes time from the measurement."""
 KEEP_SPOOL_S = 30 * 24 * 3600.0
 """What no client fetched in so long is swept at a start."""

@@ -10,12 +10,14 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ngraphbench.agent import spool_folder
+from ngraphbench.agent import host_lock, spool_folder
 from ngraphbench.case import Case, Session
+from ngraphbench.engines.base import Interrupted
 from ngraphbench.engines.blobs import sha256_of
 from ngraphbench.session.export import DONE, export_workloads, workload_key
 from ngraphbench.session.process import FD, WorkerProcess
@@ -46,8 +48,16 @@ class Parcel:
         return self
 
 
-def pack(session: Session, run: Path, emit: Callable[[Json], None]) -> Parcel:
-    """Return the parcel of ``session``; makes the workloads that are not in ``run`` yet."""
+def pack(
+    session: Session,
+    run: Path,
+    emit: Callable[[Json], None],
+    stop: Callable[[], bool] = lambda: False,
+) -> Parcel:
+    """Return the parcel of ``session``; makes the workloads that are not in ``run`` yet.
+
+    Waits for what is measured on this machine. Raises Interrupted when ``stop()`` comes true.
+    """
     cases = [*session.cases, *([session.method.beside] if session.method.beside else [])]
     states = [(case, CaseState()) for case in cases]
 
@@ -55,7 +65,7 @@ def pack(session: Session, run: Path, emit: Callable[[Json], None]) -> Parcel:
         emit({"event": "phase", "phase": "export", "text": text, "done": done, "of": total})
 
     # Devices whose sessions need the same model must not both make its files.
-    with _EXPORTING:
+    with _EXPORTING, _alone(cases, run, emit, stop):
         export_workloads(
             states,
             folder=run / WORKLOADS,
@@ -68,6 +78,22 @@ def pack(session: Session, run: Path, emit: Callable[[Json], None]) -> Parcel:
     for case, state in states:
         _add(parcel, run, case, state, session)
     return parcel.seal()
+
+
+@contextmanager
+def _alone(
+    cases: Sequence[Case], run: Path, emit: Callable[[Json], None], stop: Callable[[], bool]
+) -> Iterator[None]:
+    """Hold the host's lock while models are exported: that would disturb a measurement here."""
+    roots = [(run / WORKLOADS / workload_key(case), case.batch) for case in cases]
+    if all((batch_folder(root, batch) / DONE).exists() for root, batch in roots):
+        yield
+        return
+    try:
+        with host_lock(emit, stop):
+            yield
+    except KeyboardInterrupt:
+        raise Interrupted from None
 
 
 def _exporter(session: Session, run: Path, key: str) -> WorkerProcess:

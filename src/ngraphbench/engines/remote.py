@@ -95,7 +95,7 @@ class RemoteDevice:
         spool = spool_folder(run, session)
         spool.mkdir(parents=True, exist_ok=True)
         if not (spool / RECORDS).exists():
-            parcel = pack(session, run, emit)
+            parcel = pack(session, run, emit, lambda: self._asked > 0)
             place = {"run": run_name(run), "session_id": session.session_id}
             self._until_done(session, parcel, place, emit)
             self._patiently(lambda: self._bring_home(spool, place), emit)
