@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ngraphbench.studies.constraints import Constraints as Constraints
     from ngraphbench.studies.deploying import deploy as deploy
     from ngraphbench.studies.verbs import design as design
+    from ngraphbench.studies.verbs import develop as develop
 
 __version__ = "0.1.0"
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "compare",
     "deploy",
     "design",
+    "develop",
     "run",
 ]
 
@@ -36,6 +38,7 @@ _PLACES = {
     "compare": "ngraphbench.comparing",
     "deploy": "ngraphbench.studies.deploying",
     "design": "ngraphbench.studies.verbs",
+    "develop": "ngraphbench.studies.verbs",
 }
 
 

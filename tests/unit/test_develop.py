@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 from curve_fixture import Times, depth_run
+from run_fixture import Run
 
+from ngraphbench.case import ModelRef
 from ngraphbench.cli.app import run
 from ngraphbench.errors import SpecError
+from ngraphbench.profiles import PROFILES
+from ngraphbench.spec import build_experiment
 from ngraphbench.store.samples import append_samples
 from ngraphbench.studies.develop import Development, develop, models_of
 
@@ -67,6 +71,128 @@ def test_what_failed_is_not_viable() -> None:
         {"eager": EAGER, "openvino": {**dict.fromkeys(DEPTHS, 1.0), 8: "wrong"}}, limit_ms=5.0
     )
     assert {(one.label, one.depth) for one in found.viable} == {("openvino", 4)}
+
+
+def blocks(
+    times: Mapping[str, Mapping[str, float | str]], *, noise: float = 0.002, **session: object
+) -> Run:
+    """Return a run of families of blocks: ms of one block (or a status) by candidate."""
+    run = Run(PROFILES["default"], noise=noise, rounds=8)
+    session_id = run.session(**session)
+    for family, by_label in times.items():
+        for depth in (1, 2, 4):
+            args = {"depth": depth, "width": 64, "resolution": 56}
+            source = f"block:{family}?depth={depth}"
+            ref = ModelRef(source, f"{family}{depth}", "block", f"{family}-{depth}", args=args)
+            for text, value in by_label.items():
+                if isinstance(value, str):
+                    run.cell(session_id, ref, text, 1, status=value)
+                else:
+                    run.cell(session_id, ref, text, 1, ms=1.0 + depth * value)
+    return run.summarise()
+
+
+def sizes(family: str, sizes: Mapping[str, int]) -> Mapping[str, int]:
+    each = {"vit": 2_000_000, "basic": 1_000_000, "mobilevit": 1_000_000}[family]
+    return {
+        "flops": each * sizes["depth"],
+        "parameters": 1000 * sizes["depth"],
+        "block_flops": each,
+        "block_parameters": 1000,
+    }
+
+
+MIXED = {
+    "basic": {"eager": 8.0, "openvino": 1.0},
+    "vit": {"eager": 8.0, "openvino": 4.0},
+    "mobilevit": {"eager": 8.0, "openvino": 6.0},
+}
+
+
+def test_which_block_to_build_with() -> None:
+    found = develop(*blocks(MIXED).parts, count=sizes)
+    assert [(one.title, one.standing) for one in found.materials] == [
+        ("block:basic", "best"),
+        ("block:vit", "behind"),
+        ("block:mobilevit", "behind"),
+    ]
+    best = found.materials[0].gflops_per_s
+    assert best.estimate == pytest.approx(1.0, rel=0.05)
+    ratio = found.materials[1].versus_best
+    assert ratio is not None and ratio.low < 0.5 < ratio.high
+    assert "build with block:basic under openvino" in found.decision
+    assert found.refinement is None
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+@pytest.mark.parametrize("vit", [2.0, 2.02])
+def test_what_cannot_be_told_apart_is_not_built_with(vit: float) -> None:
+    times = {**MIXED, "vit": {"eager": 8.0, "openvino": vit}}
+    found = develop(*blocks(times, noise=0.03).parts, count=sizes)
+    assert {one.title for one in found.materials if one.standing == "level"} == {
+        *("block:basic", "block:vit")
+    }
+    assert "it is open which block" in found.decision
+    assert "build with" not in found.decision
+    assert found.refinement is not None
+    asked = found.refinement.experiment
+    assert asked["measure"]["profile"] == "thorough"
+    assert {entry["args"]["depth"] for entry in asked["models"]} == {1, 2, 4}
+    build_experiment(asked)
+
+
+def test_capacity_against_throughput() -> None:
+    found = develop(*blocks(MIXED).parts, count=sizes)
+    front = {(one.title, one.depth) for one in found.points if one.flops_front}
+    # basic at depth 2 is faster than vit at depth 1, and computes as much.
+    assert front == {("block:basic", 1), ("block:basic", 2), ("block:basic", 4), ("block:vit", 4)}
+    assert {one.title for one in found.points if one.parameters_front} == {"block:basic"}
+    assert {one.label for one in found.points} == {"openvino"}
+
+
+def test_hybrids_beside_simple_blocks() -> None:
+    found = develop(*blocks(MIXED).parts, count=sizes)
+    assert {(one.simple, one.verdict) for one in found.hybrids} == {
+        ("block:basic", "less"),
+        ("block:vit", "less"),
+    }
+    noisy = {**MIXED, "mobilevit": {"eager": 8.0, "openvino": 4.1}}
+    found = develop(*blocks(noisy, noise=0.1).parts, count=sizes)
+    assert {one.verdict for one in found.hybrids if one.simple == "block:vit"} == {"unresolved"}
+    flags = [{"flag": "untrusted", "detail": "A/A"}]
+    untrusted = develop(*blocks(MIXED, flags=flags).parts, count=sizes)
+    assert not untrusted.hybrids
+    assert {one.standing for one in untrusted.materials} == {"level", "open"}
+
+
+def test_what_failed_or_was_wrong_is_nothing_to_build_with() -> None:
+    times = {
+        "basic": {"eager": 8.0, "openvino": "wrong"},
+        "vit": {"eager": 8.0, "openvino": "timeout"},
+    }
+    found = develop(*blocks(times).parts, count=sizes)
+    assert not found.materials and not found.points
+    assert "Nothing can be decided" in found.decision
+    assert found.refinement is not None
+    assert {entry["label"] for entry in found.refinement.experiment["models"]} == {
+        *("vit1", "vit2", "vit4")
+    }
+
+
+def test_without_a_baseline_blocks_still_have_their_price() -> None:
+    times = {name: {**by, "eager": "failed"} for name, by in MIXED.items()}
+    found = develop(*blocks(times).parts, count=sizes)
+    assert found.materials[0].standing == "best"
+    assert not found.hybrids
+    assert {one.mechanism for one in found.findings} <= {"unresolved"}
+
+
+def test_depths_on_either_side_of_the_limit_are_next() -> None:
+    found = develop(*blocks({"basic": MIXED["basic"]}).parts, limit_ms=4.0, count=sizes)
+    assert found.refinement is not None
+    models = found.refinement.experiment["models"]
+    assert {entry["args"]["depth"] for entry in models} == {2, 3}
+    assert build_experiment(found.refinement.experiment)
 
 
 def test_models_of_a_study() -> None:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ngraphbench.cli import options
-from ngraphbench.errors import NGraphBenchError
 
 if TYPE_CHECKING:
-    from ngraphbench.api import Run
+    from ngraphbench.studies.composition import Material, Point
     from ngraphbench.studies.develop import Development
+    from ngraphbench.studies.verbs import Studied
 
 __all__ = ["develop"]
+
+HYBRID_WORDS = {
+    "less": "surely less than",
+    "more": "surely more than",
+    "alike": "as much as",
+    "unresolved": "it is unresolved whether more or less than",
+}
 
 
 def develop(
@@ -43,74 +48,110 @@ def develop(
         Path | None,
         typer.Option("--of", metavar="DIR", help="Measure nothing: study this run of blocks."),
     ] = None,
+    environments: Annotated[str, typer.Option(help="current or managed, as of bench.")] = "current",
     out: options.Out = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
-    """Study blocks: do compilers gain from repetition, and how deep fits a limit of latency?"""
-    from ngraphbench.api import Run
-    from ngraphbench.models.blocks import FAMILIES
-    from ngraphbench.studies.develop import develop as study
-    from ngraphbench.studies.develop import models_of
+    """Study blocks: which to build with, what does repetition gain, how deep fits a limit?"""
+    from ngraphbench.studies import verbs
 
-    if of is not None:
-        run = Run.open(of)
-    else:
-        depths = options.whole_numbers(depth, key="--depth", what="depths")
-        models = models_of(block or list(FAMILIES), depths, width=width, resolution=resolution)
-        run = _measured(models, compiler or [], options.batch_list(batch), profile, out)
-    found = study(run.history(), run.sessions(), run.samples, limit_ms=limit_ms, count=_count)
+    with options.watched() as feed:
+        study = verbs.develop(
+            block or [],
+            depths=options.whole_numbers(depth, key="--depth", what="depths"),
+            width=width,
+            resolution=resolution,
+            limit_ms=limit_ms,
+            compilers=compiler or [],
+            batch_sizes=options.batch_list(batch),
+            profile=profile,
+            out=out,
+            of=of,
+            settings={"environments": environments},
+            observe=feed,
+        )
     if json_:
-        answer = {**asdict(found), "decision": found.decision}
+        answer = {**study.found.to_json(), "run": str(study.run.path)}
         sys.stdout.write(json.dumps(answer, indent=1) + "\n")
     else:
-        _print(run, found)
-    return run.exit_code()
+        _print(study)
+    return study.run.exit_code()
 
 
-def _measured(
-    models: list[str], compilers: list[str], batches: list[int], profile: str, out: Path | None
-) -> Run:
-    from ngraphbench import api
-    from ngraphbench.engines.base import Interrupted
-    from ngraphbench.report.progress import RunProgress
+def _print(study: Studied[Development]) -> None:
+    from ngraphbench.cli.printing import print_lines, print_table
 
-    with RunProgress() as progress:
-        try:
-            return api.bench(
-                models,
-                compilers=compilers,
-                batch_sizes=batches,
-                profile=profile,
-                out=out or api.default_folder("develop"),
-                observe=progress.feed,
-            )
-        except Interrupted:
-            raise KeyboardInterrupt from None
-
-
-def _count(family: str, sizes: Mapping[str, int]) -> Mapping[str, int]:
-    from ngraphbench.models.blocks import count_block
-
-    try:
-        return count_block(family, sizes)
-    except (NGraphBenchError, ImportError):
-        # A run from elsewhere may be studied where there is no torch.
-        return {}
-
-
-def _print(run: Run, found: Development) -> None:
-    from ngraphbench.cli.printing import print_lines
-
+    found = study.found
+    print_lines([found.decision, ""])
+    if found.materials:
+        print_table(
+            ("one more block", "batch", "compiler", "ms", "GFLOP/s", "against the best", ""),
+            [_material(one) for one in found.materials],
+        )
+        print_lines([""])
+    front = [one for one in found.points if one.flops_front or one.parameters_front]
+    if front:
+        print_lines(["Not surely beaten at its capacity (F: in FLOPs, P: in parameters)"])
+        print_table(
+            ("blocks", "depth", "batch", "compiler", "MFLOPs", "parameters", "items/s", "front"),
+            [_point(one) for one in front],
+        )
+        print_lines([""])
     findings = [f"{one.sentence}." for one in found.findings]
-    viable = [f"{one.sentence}." for one in found.viable]
+    print_lines(findings or ["No compiler has results at two depths."])
+    print_lines(_hybrids(found))
+    if found.viable:
+        viable = [f"{one.sentence}." for one in found.viable]
+        print_lines(["", f"Surely within {found.limit_ms:g} ms:", *viable])
     print_lines(
         [
-            found.decision,
-            "",
-            *(findings or ["No compiler has results at two depths."]),
-            *(["", f"Surely within {found.limit_ms:g} ms:", *viable] if viable else []),
             "",
             "FLOPs stand for what a model can compute; what it can learn is not measured.",
-            f"Run: {run.path} (`ngb show --metrics` has the fits)",
+            f"Run: {study.run.path} (`ngb show --metrics` has the fits)",
         ]
     )
+    if study.next_file is not None:
+        print_lines([f"Next: {study.next_file} holds the cells that would settle what is open."])
+
+
+def _material(one: Material) -> tuple[str, ...]:
+    cost, rate, ratio = one.marginal_ms, one.gflops_per_s, one.versus_best
+    return (
+        one.title,
+        str(one.batch),
+        one.label,
+        f"{cost.estimate:.3g} ({cost.low:.3g}-{cost.high:.3g})",
+        f"{rate.estimate:.3g}",
+        f"{ratio.times} ({ratio.range})" if ratio else "",
+        one.standing,
+    )
+
+
+def _point(one: Point) -> tuple[str, ...]:
+    rate = one.throughput_per_s
+    return (
+        one.title,
+        str(one.depth),
+        str(one.batch),
+        one.label,
+        f"{one.flops / 1e6:,.0f}",
+        f"{one.parameters:,}",
+        f"{rate.estimate:.4g} ({rate.low:.4g}-{rate.high:.4g})",
+        ("F" if one.flops_front else "") + ("P" if one.parameters_front else ""),
+    )
+
+
+def _hybrids(found: Development) -> list[str]:
+    """Return how compilers do on hybrid blocks beside simple ones, a line per compiler."""
+    from ngraphbench.analysis.tables import join
+
+    lines = []
+    for key in dict.fromkeys((one.hybrid, one.label, one.batch) for one in found.hybrids):
+        here = [one for one in found.hybrids if (one.hybrid, one.label, one.batch) == key]
+        parts = []
+        for verdict, words in HYBRID_WORDS.items():
+            names = [f"{one.simple} ({one.ratio.times})" for one in here if one.verdict == verdict]
+            parts += [f"{words} {join(names)}"] if names else []
+        head = f"{key[0]}, a hybrid, under {key[1]}, batch {key[2]}, gains"
+        lines.append(f"{head} {'; '.join(parts)}.")
+    return lines

@@ -7,14 +7,36 @@ over more blocks; and how much of each block fits within a limit of latency.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Literal, TypeAlias
 
 from ngraphbench.analysis.depth import DepthFit, depth_fits
-from ngraphbench.analysis.tables import Evidence, Interval, Read
+from ngraphbench.analysis.metrics import finite
+from ngraphbench.analysis.tables import Evidence, Interval, Read, join
+from ngraphbench.case import Limits
 from ngraphbench.errors import SpecError
 from ngraphbench.models.blocks import block_sizes
+from ngraphbench.studies.composition import (
+    Count,
+    Hybrid,
+    Kind,
+    Material,
+    Point,
+    fronts,
+    hybrids,
+    kinds,
+    materials,
+)
+from ngraphbench.studies.refinement import Refinement, refine
+from ngraphbench.studies.unsettled import (
+    is_of,
+    wanted_at_limit,
+    wanted_failures,
+    wanted_fits,
+    wanted_materials,
+)
 from ngraphbench.types import Json
 
 __all__ = ["Development", "Finding", "Mechanism", "Viable", "develop", "models_of"]
@@ -85,25 +107,40 @@ class Viable:
 class Development:
     """Findings, what is viable within ``limit_ms``, and the decision that follows.
 
-    ``chosen`` has the most FLOPs of all that is viable, at each batch size.
+    ``chosen`` has the most FLOPs of all that is viable, at each batch size. ``materials`` say
+    what one more block is worth, ``points`` are capacity against compiled throughput,
+    ``hybrids`` speed-ups on hybrid blocks beside those on simple ones.
     """
 
     findings: tuple[Finding, ...]
     limit_ms: float | None
     viable: tuple[Viable, ...]
     chosen: tuple[Viable, ...]
+    materials: tuple[Material, ...] = ()
+    points: tuple[Point, ...] = ()
+    hybrids: tuple[Hybrid, ...] = ()
+    refinement: Refinement | None = None
+
+    def to_json(self) -> Json:
+        """Return plain JSON; numbers that are not finite become null."""
+        found: Json = finite({"decision": self.decision, **asdict(self)})
+        return found
 
     @property
     def decision(self) -> str:
-        """The decision in one or two sentences."""
-        if self.limit_ms is None:
-            return "No limit of latency was given, so there is nothing to decide."
+        """The decision in a few sentences; no block is named that is not surely ahead."""
+        told = [] if self.limit_ms is None else [self._within(self.limit_ms)]
+        for batch in dict.fromkeys(one.batch for one in self.materials):
+            told.append(_building(batch, [one for one in self.materials if one.batch == batch]))
+        return " ".join(told) or "Nothing can be decided: no block has a compiled line over depth."
+
+    def _within(self, limit_ms: float) -> str:
         if not self.viable:
-            return f"Nothing surely stays within {self.limit_ms:g} ms."
+            return f"Nothing surely stays within {limit_ms:g} ms."
         if not self.chosen:
-            return f"FLOPs are not known here: choose among what stays within {self.limit_ms:g} ms."
+            return f"FLOPs are not known here: choose among what stays within {limit_ms:g} ms."
         best = "; ".join(one.sentence for one in self.chosen)
-        return f"The most computation within {self.limit_ms:g} ms: {best}."
+        return f"The most computation within {limit_ms:g} ms: {best}."
 
 
 def models_of(
@@ -127,8 +164,18 @@ def models_of(
     return models
 
 
-Count: TypeAlias = Callable[[str, Mapping[str, int]], Mapping[str, int]]
-"""Returns ``flops`` and ``parameters`` of a family at some sizes."""
+def _building(batch: int, here: Sequence[Material]) -> str:
+    best = here[0]
+    rate = f"{best.gflops_per_s.estimate:.3g} GFLOP/s in one more block"
+    if len(here) == 1:
+        return f"At batch {batch} only {best.title} can be told of: {rate} under {best.label}."
+    if best.standing == "best":
+        return (
+            f"At batch {batch} build with {best.title} under {best.label}: {rate}"
+            f" ({best.gflops_per_s.low:.3g}-{best.gflops_per_s.high:.3g}), surely the most."
+        )
+    names = join([one.title for one in here if one.standing in ("level", "open")])
+    return f"At batch {batch} it is open which block computes most per second: {names}."
 
 
 def develop(
@@ -138,15 +185,51 @@ def develop(
     *,
     limit_ms: float | None = None,
     count: Count | None = None,
+    limits: Limits | None = None,
 ) -> Development:
-    """Return what a run of blocks says. Without ``count`` sizes are left open."""
+    """Return what a run of blocks says. Without ``count`` sizes are left open.
+
+    ``limits`` are those of the run. Where a model was measured again the newest counts.
+    """
     evidence = Evidence(records, sessions, read)
     fits = depth_fits(evidence)
     findings = tuple(
         Finding(fit, mechanism(fit)) for fit in fits if fit.label != fit.baseline and not fit.reason
     )
     viable = () if limit_ms is None else tuple(_viable(evidence, limit_ms, count))
-    return Development(findings, limit_ms, viable, _chosen(viable))
+    found, size = kinds(evidence), _sized(count)
+
+    def marginal_ms(kind: Kind, label: str) -> Interval | None:
+        return next((fit.beta_ms for fit in fits if fit.label == label and is_of(fit, kind)), None)
+
+    made = tuple(materials(evidence, found, marginal_ms, size))
+    unclear = [one.fit for one in findings if one.mechanism == "unresolved"]
+    wanted = [
+        *wanted_fits(found, unclear),
+        *wanted_materials(found, made),
+        *wanted_failures(evidence),
+        *([] if limit_ms is None else wanted_at_limit(found, limit_ms)),
+    ]
+    return Development(
+        findings=findings,
+        limit_ms=limit_ms,
+        viable=viable,
+        chosen=_chosen(viable),
+        materials=made,
+        points=tuple(fronts(evidence, found, size)),
+        hybrids=tuple(hybrids(evidence, found)),
+        refinement=refine(wanted, evidence.sessions, name="develop-next", limits=limits),
+    )
+
+
+def _sized(count: Count | None) -> Count:
+    """Return what counts each model once, or knows no sizes."""
+
+    @functools.cache
+    def known(family: str, sizes: tuple[tuple[str, int], ...]) -> Mapping[str, int]:
+        return count(family, dict(sizes)) if count else {}
+
+    return lambda family, sizes: known(family, tuple(sorted(sizes.items())))
 
 
 def mechanism(fit: DepthFit) -> Mechanism:

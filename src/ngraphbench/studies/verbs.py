@@ -14,12 +14,16 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ngraphbench import api
 from ngraphbench.case import Limits
+from ngraphbench.errors import NGraphBenchError
+from ngraphbench.models.blocks import FAMILIES, count_block
 from ngraphbench.studies.design import Design
 from ngraphbench.studies.design import design as design_of
+from ngraphbench.studies.develop import Development, models_of
+from ngraphbench.studies.develop import develop as develop_of
 from ngraphbench.studies.refinement import Refinement, run_limits, write_refinement
 from ngraphbench.types import Json
 
-__all__ = ["Studied", "design", "limited"]
+__all__ = ["Studied", "design", "develop", "limited"]
 
 
 class Answer(Protocol):
@@ -73,6 +77,43 @@ def design(
         run = _bench(models, compilers, batch_sizes, profile, given, out=out, observe=observe)
     found = design_of(*_parts(run), limits=run_limits(run.path))
     return Studied(run, found, write_refinement(run.path, found.refinement))
+
+
+def develop(
+    families: Sequence[str] = (),
+    *,
+    depths: Sequence[int] = (1, 2, 4, 8),
+    width: int = 64,
+    resolution: int = 56,
+    limit_ms: float | None = None,
+    compilers: Sequence[str] = (),
+    batch_sizes: Sequence[int] = (1,),
+    profile: str = "default",
+    out: str | Path | None = None,
+    of: str | Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    observe: api.Observe = lambda event: None,
+) -> Studied[Development]:
+    """Return the development study of blocks (all families unless named) over depth.
+
+    ``limit_ms`` is a latency that a model must stay within. Otherwise as ``design``.
+    """
+    run = api.Run.open(of) if of is not None else None
+    if run is None:
+        models = models_of(families or list(FAMILIES), depths, width=width, resolution=resolution)
+        given = {"name": "develop", **limited(settings or {})}
+        run = _bench(models, compilers, batch_sizes, profile, given, out=out, observe=observe)
+    limits = run_limits(run.path)
+    found = develop_of(*_parts(run), limit_ms=limit_ms, count=_count, limits=limits)
+    return Studied(run, found, write_refinement(run.path, found.refinement))
+
+
+def _count(family: str, sizes: Mapping[str, int]) -> Mapping[str, int]:
+    try:
+        return count_block(family, sizes)
+    except (NGraphBenchError, ImportError):
+        # A run from elsewhere may be studied where there is no torch.
+        return {}
 
 
 def _bench(
