@@ -96,19 +96,3 @@ def test_a_deployment_hands_over_what_it_measured(tmp_path: Path, site) -> None:
     assert not (tmp_path / "d" / "artefact").exists()
     open_ = ngb("deploy", "--of", "d", "--p99", "10s", "--rate", 30, **short, check=5)
     assert "Undecided" in open_.stdout and "Next: " in open_.stdout
-
-
-def test_a_development_study(tmp_path: Path) -> None:
-    pytest.importorskip("timm")
-    pytest.importorskip("onnxruntime")
-    short = {"cwd": tmp_path, "short": True}
-    sizes = ("--block", "basic", "--depth", "1,2", "--width", 32, "--resolution", 16)
-    command = ("develop", *sizes, "-c", "onnxruntime", "-p", "quick", "-o", "run")
-    done = ngb(*command, "--limit-ms", 1e4, "--json", **short, check=0)
-    found = json.loads(done.stdout)
-    assert {one["label"] for one in found["viable"]} == {"eager", "onnxruntime"}
-    assert {(one["depth"], one["label"]) for one in found["points"]} == {
-        *((1, "onnxruntime"), (2, "onnxruntime"))
-    }
-    assert all(one["flops"] > 0 for one in found["points"])
-    assert "Surely within" in ngb("develop", "--of", "run", "--limit-ms", 1e4, **short).stdout

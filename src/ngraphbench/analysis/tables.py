@@ -18,6 +18,7 @@ from ngraphbench.errors import StoreError
 from ngraphbench.profiles import PROFILES, Profile
 from ngraphbench.records import PARTLY_COMPILED, measured
 from ngraphbench.stats import Launch
+from ngraphbench.store.journal import uncollected
 from ngraphbench.summary import Comparison, Samples, compare, launch_of, prior_of, round_logs
 from ngraphbench.types import VENDOR_THREADS, Json
 
@@ -212,7 +213,8 @@ class Evidence:
         self._logs: dict[tuple[str, str], dict[tuple[int, int], float]] = {}
         self._launch: dict[str, Launch] = {}
         self._compared: dict[tuple[object, ...], Comparison | None] = {}
-        self.groups = self._make_groups()
+        with uncollected():
+            self.groups = self._make_groups()
         self._places = {
             (group.title, group.batch, group.session_id, group.precision): group
             for group in self.groups
@@ -352,15 +354,17 @@ def _baseline(session: Json | None, cells: Sequence[Cell]) -> str:
 class _Names:
     """Titles of groups: the model's label, plus whatever else varies in the run."""
 
+    _KEYS = ("precision", "shapes", "device", "threads")
+
     def __init__(self, records: Sequence[Json]) -> None:
         cases = [record["case"] for record in records]
         self.models = list(dict.fromkeys(case["model"]["content"] for case in cases))
         labels = {case["model"]["content"]: case["model"]["label"] for case in cases}
         self._shared = {label for label, n in Counter(labels.values()).items() if n > 1}
-        self._several = {
-            key: len({self._setting(case, key) for case in cases}) > 1
-            for key in ("precision", "shapes", "device", "threads")
-        }
+        self._settings = {id(record): self._read(record["case"]) for record in records}
+        columns = list(zip(*self._settings.values(), strict=True))[2:]
+        varies = [len(set(column)) > 1 for column in columns]
+        self._several = dict(zip(self._KEYS, varies, strict=False))
         self._parts: dict[tuple[object, ...], list[str]] = {}
         for record in records:
             parts = self._parts.setdefault(self.settings(record), [])
@@ -369,9 +373,10 @@ class _Names:
 
     def settings(self, record: Json) -> tuple[object, ...]:
         """Return what a group has in common, whichever the session."""
-        case = record["case"]
-        keys = ("precision", "shapes", "device", "threads")
-        settings = tuple(self._setting(case, key) for key in keys)
+        return self._settings[id(record)]
+
+    def _read(self, case: Json) -> tuple[object, ...]:
+        settings = tuple(self._setting(case, key) for key in self._KEYS)
         return case["model"]["content"], case["batch"], *settings
 
     def title(self, record: Json) -> str:
