@@ -105,3 +105,11 @@ def test_torn_at_any_byte_keeps_every_complete_line(cases: list[str], data: st.D
         assert [r["case_id"] for r in written] == cases[complete:]
         assert [r["case_id"] for r in Journal(path).read()] == cases
         assert path.read_bytes() == whole
+
+
+def test_lines_that_only_together_are_an_array_are_no_records(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    record = '{"kind":"case","session_id":"s","case_id":"c","schema_version":1}'
+    path.write_text(f'{record}\n{{"a":[1\n2]}}\n{record}\n')
+    with pytest.raises(StoreError):
+        Journal(path).read()

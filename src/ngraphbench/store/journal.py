@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,6 +21,8 @@ from ngraphbench.types import Json
 __all__ = ["Journal", "uncollected"]
 
 Key: TypeAlias = tuple[str, str, str]
+
+CHUNK_LINES = 64
 
 
 class Journal:
@@ -109,13 +112,12 @@ class Journal:
         bad = 0
         try:
             with self.path.open("rb") as file:
-                for number, line in enumerate(file, start=1):
+                for number, (line, record) in enumerate(_parsed(file), start=1):
                     if not line.endswith(b"\n"):
                         # It was being written.
                         return
                     if bad:
                         raise self._corrupt(bad)
-                    record = _record(line) if line.strip() else None
                     if record is not None:
                         self._check_version(record, number)
                     elif line.strip():
@@ -167,13 +169,31 @@ def _key(record: Json) -> Key:
     return (record["kind"], record["session_id"], record.get("case_id", ""))
 
 
-def _record(line: bytes) -> Json | None:
+def _parsed(file: Iterable[bytes]) -> Iterator[tuple[bytes, Json | None]]:
+    """Yield each line with its record, None for a line that holds none.
+
+    Lines that are parsed as one array share the names of their keys, which are most of what
+    a record weighs. Where that does not give a record for each, lines are parsed one by one.
+    """
+    lines = iter(file)
+    while chunk := list(islice(lines, CHUNK_LINES)):
+        found = _value(b"[" + b",".join(chunk) + b"]")
+        values = found if isinstance(found, list) else []
+        if len(values) != len(chunk) or not all(map(_is_record, values)):
+            values = [value if _is_record(value := _value(line)) else None for line in chunk]
+        yield from zip(chunk, values, strict=True)
+
+
+def _value(text: bytes) -> Any:
     try:
-        value = json.loads(line)
+        return json.loads(text)
     except (ValueError, RecursionError):
         return None
+
+
+def _is_record(value: Any) -> bool:
     is_record = isinstance(value, dict) and isinstance(value.get("kind"), str)
-    return value if is_record and isinstance(value.get("session_id"), str) else None
+    return is_record and isinstance(value.get("session_id"), str)
 
 
 def _line(record: Json) -> bytes:
