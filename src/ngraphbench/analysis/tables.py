@@ -206,15 +206,15 @@ class Evidence:
 
     def __init__(self, records: Sequence[Json], sessions: Sequence[Json], read: Read) -> None:
         self.sessions: dict[str, Json] = {s["session_id"]: s for s in sessions}
-        self.cells = [Cell(record) for record in _current(records)]
+        with uncollected():
+            self.cells = [Cell(record) for record in _current(records)]
+            self.groups = self._make_groups()
         self.memory: dict[object, Any] = {}
         self._read = read
         self._samples: dict[tuple[str, str], Samples | None] = {}
         self._logs: dict[tuple[str, str], dict[tuple[int, int], float]] = {}
         self._launch: dict[str, Launch] = {}
         self._compared: dict[tuple[object, ...], Comparison | None] = {}
-        with uncollected():
-            self.groups = self._make_groups()
         self._places = {
             (group.title, group.batch, group.session_id, group.precision): group
             for group in self.groups
