@@ -15,6 +15,9 @@ settings.register_profile("shared", deadline=None)
 settings.load_profile("shared")
 
 
+# Tests that import ONNX Runtime themselves tell its makers nothing either.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+
 CONTRACT = Path(__file__).parent / "contract"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import json
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -207,8 +208,7 @@ class OnnxRuntime(Compiler):
     def compile(
         self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
     ) -> OnnxRuntimeProgram:
-        import onnxruntime
-
+        onnxruntime = _vendor()
         on_cuda = ("tf32",) if device.accelerator == "cuda" else ()
         precisions = ("fp32", INT8, *on_cuda)
         check_request(self, workload, device, known=ACCELERATORS, precisions=precisions)
@@ -268,8 +268,18 @@ class OnnxRuntime(Compiler):
         return OnnxRuntimeProgram(session, workload=workload, write=write, report=report)
 
 
+def _vendor() -> Any:
+    """Return the module, told to keep to itself what it is used for.
+
+    Since 1.29 the wheels report sessions, names of models and errors to their makers, from
+    threads of their own (its Privacy.md); the variable is read when it is first imported.
+    """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    return importlib.import_module("onnxruntime")
+
+
 def _version() -> str:
-    return str(importlib.import_module("onnxruntime").__version__)
+    return str(_vendor().__version__)
 
 
 def _session(
@@ -279,8 +289,7 @@ def _session(
     options: Mapping[str, OptionValue],
     save_to: Path | None = None,
 ) -> Any:
-    import onnxruntime
-
+    onnxruntime = _vendor()
     settings = onnxruntime.SessionOptions()
     # Zero, the vendor's default, is what the runtime itself takes for "as many as I like".
     settings.intra_op_num_threads = device.threads
@@ -347,8 +356,7 @@ def _check_interface(session: Any, workload: Workload) -> None:
 
 def _value(array: Array, *, spec: TensorSpec, place: str = "cpu") -> Any:
     """Return an OrtValue over its own copy of the array, which it keeps alive."""
-    import onnxruntime
-
+    onnxruntime = _vendor()
     owned = np.array(array, copy=True, order="C")
     make = onnxruntime.OrtValue
     try:

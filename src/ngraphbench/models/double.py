@@ -96,9 +96,7 @@ class _DoubleRunner:
         self._session: Any = None
         self._evaluator: Any = None
         try:
-            import onnxruntime
-
-            self._session = plain_session(onnxruntime, model.SerializeToString(), severity=4)
+            self._session = plain_session(model.SerializeToString(), severity=4)
         except Exception as error:
             if not by_hand:
                 text = f"onnxruntime has no fp64 kernels for it ({first_line(error)})"

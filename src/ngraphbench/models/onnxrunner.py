@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -65,9 +67,7 @@ class OnnxRunner:
         # The Python bindings of ONNX Runtime have no bfloat16 arrays.
         if not uses_bfloat16:
             try:
-                import onnxruntime
-
-                self._session = plain_session(onnxruntime, str(self._path))
+                self._session = plain_session(str(self._path))
                 return
             except Exception as error:
                 refusal = error
@@ -91,11 +91,15 @@ class OnnxRunner:
         ) from refusal
 
 
-def plain_session(onnxruntime: Any, model: str | bytes, *, severity: int = 3) -> Any:
+def plain_session(model: str | bytes, *, severity: int = 3) -> Any:
     """Return a session without optimisation of a file, by its path, or of serialised bytes.
 
-    ``severity`` is the least of what ONNX Runtime prints: 3 errors, 4 what is fatal.
+    ``severity`` is the least of what ONNX Runtime prints: 3 errors, 4 what is fatal. Raises
+    ImportError where there is no ONNX Runtime, and what it raises itself.
     """
+    # Or it tells its makers of the model: read when it is first imported.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    onnxruntime = importlib.import_module("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = severity
