@@ -236,10 +236,19 @@ def test_exit_codes_follow_the_cells(folder: Path) -> None:
     assert "unsupported" in {r["status"] for r in records(unsupported)}
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_scripts(shell: str, tmp_path: Path) -> None:
-    done = ngb("--show-completion", shell, cwd=tmp_path, check=0)
-    assert "_NGB_COMPLETE" in done.stdout
+@pytest.mark.parametrize(
+    ("shell", "own"),
+    [
+        ("bash", "complete -o default -F _ngb_completion ngb"),
+        ("zsh", "#compdef ngb"),
+        ("fish", "complete --command ngb"),
+    ],
+)
+def test_completion_scripts(shell: str, own: str, tmp_path: Path) -> None:
+    """Each shell has its own, whatever shell this runs in."""
+    done = ngb("completion", shell, cwd=tmp_path, check=0)
+    assert "_NGB_COMPLETE" in done.stdout and own in done.stdout
+    assert "'bash', 'zsh', 'fish'" in ngb("completion", "csh", cwd=tmp_path, check=2).stderr
 
 
 def test_completion_answers(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from ngraphbench import __version__
 from ngraphbench.cli import (
     cluster,
     comparing,
+    completing,
     deploying,
     designing,
     environments,
@@ -78,6 +79,7 @@ app.command("reversals", rich_help_panel="Look")(ordering.reversals)
 app.command("report", rich_help_panel="Look")(inspecting.report)
 app.command("list", rich_help_panel="Look")(inspecting.list_things)
 app.command("doctor", rich_help_panel="Look")(inspecting.doctor)
+app.command("completion", rich_help_panel="Look")(completing.completion)
 app.add_typer(environments.app, name="env", rich_help_panel="Look")
 app.add_typer(cluster.app, name="cluster", rich_help_panel="Fleet")
 app.command("agent", rich_help_panel="Fleet")(cluster.agent)
