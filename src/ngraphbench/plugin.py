@@ -85,6 +85,7 @@ class Compiler(ABC):
     ``threads_env`` names environment variables that must hold the thread count before
     the vendor is imported; ``cache_env`` names variables that hold a cache folder.
     ``environment`` is the lock of its own environment, its name unless it shares one.
+    ``accelerators_not_yet_run`` names those it takes, but on which nobody ran it.
     ``quantises``: at precision ``int8`` it quantises the model by ``calibration_batches`` of the
     workload.
     """
@@ -99,6 +100,7 @@ class Compiler(ABC):
     default: ClassVar[bool] = True
     quantises: ClassVar[bool] = False
     not_yet_run_on_hardware: ClassVar[bool] = False
+    accelerators_not_yet_run: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def probe(self, device: Device) -> Support:

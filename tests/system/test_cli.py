@@ -166,6 +166,7 @@ def test_list_and_doctor(folder: Path) -> None:
     assert set(compilers["openvino"]) == {
         *("ok", "version", "hint", "accepts", "options", "places", "devices", "cure", "lock"),
         *("environment", "environment_state", "managed", "not_yet_run_on_hardware"),
+        "accelerators_not_yet_run",
     }
     assert set(compilers["openvino"]["options"][0]) == {
         *("name", "type", "default", "choices", "presets", "help"),

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ngraphbench.case import Case, CompilerRef, Limits, ModelRef, Session
+from ngraphbench.cli.printing import print_availability
 from ngraphbench.compilers.fake import FakeCompiler
 from ngraphbench.environments.managed import Environment
 from ngraphbench.errors import EnvironmentFailed
@@ -143,6 +144,19 @@ def test_what_works_somewhere_needs_none() -> None:
     assert (found.places, found.version, found.cure) == (["managed"], "2", "")
     both = available(here={"cpu": Support(ok=True, version="1"), "cuda": works["cpu"]})
     assert (both.places, both.version, both.devices) == (["here"], "1", ["cpu", "cuda"])
+
+
+def test_an_accelerator_on_which_nobody_ran_it_is_labelled(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    label = "cuda: not yet run on hardware"
+    monkeypatch.setenv("COLUMNS", "200")
+    print_availability([available()])
+    assert label not in capsys.readouterr().out
+    monkeypatch.setattr(FakeCompiler, "accelerators_not_yet_run", ("cuda",))
+    print_availability([available()])
+    assert label in capsys.readouterr().out
+    assert available().to_json()["accelerators_not_yet_run"] == ["cuda"]
 
 
 def test_accelerators_are_told_by_their_files(tmp_path: Path) -> None:

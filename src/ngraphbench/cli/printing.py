@@ -106,6 +106,8 @@ def print_availability(found: Iterable[Availability], *, forms: bool = True) -> 
             notes.append(f"its environment is {one.environment.state}")
         if one.compiler is not None and one.compiler.not_yet_run_on_hardware:
             notes.append("not yet run on hardware")
+        elif one.compiler is not None and (unseen := one.compiler.accelerators_not_yet_run):
+            notes.append(f"{', '.join(unseen)}: not yet run on hardware")
         works = f"[green]{', '.join(one.places)}[/green]" if one.places else "[red]no[/red]"
         told = clean("; ".join(filter(None, notes)))
         devices = ", ".join(one.devices)

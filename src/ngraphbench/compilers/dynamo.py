@@ -6,16 +6,26 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["captured_share", "counted_flops", "dynamo_counts"]
+__all__ = ["captured_share", "counted_flops", "dynamo_counts", "recompile_limit"]
 
 
 def dynamo_counts() -> dict[str, int]:
-    """Return how many graphs and graph breaks this process has seen."""
+    """Return how many graphs, graph breaks and recompile limits this process has seen."""
     counters = importlib.import_module("torch._dynamo.utils").counters
     return {
         "graphs": int(counters["stats"]["unique_graphs"]),
         "breaks": int(sum(counters["graph_break"].values())),
+        "limits": sum(
+            int(count)
+            for why, count in counters["unimplemented"].items()
+            if "recompile limit" in str(why).lower()
+        ),
     }
+
+
+def recompile_limit() -> int:
+    """Return how many versions of one function Dynamo compiles before it leaves it to eager."""
+    return int(importlib.import_module("torch._dynamo.config").recompile_limit)
 
 
 def captured_share(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> float | None:

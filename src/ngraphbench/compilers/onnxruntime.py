@@ -160,6 +160,7 @@ class OnnxRuntime(Compiler):
 
     name: ClassVar[str] = "onnxruntime"
     accepts: ClassVar[tuple[str, ...]] = ("onnx",)
+    accelerators_not_yet_run: ClassVar[tuple[str, ...]] = ("cuda",)
     packages: ClassVar[tuple[str, ...]] = PACKAGES
     quantises: ClassVar[bool] = True
     options: ClassVar[tuple[Option, ...]] = (

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ngraphbench.compilers.checks import probe_vendor
-from ngraphbench.compilers.dynamo import captured_share, dynamo_counts
+from ngraphbench.compilers.dynamo import captured_share, dynamo_counts, recompile_limit
 from ngraphbench.compilers.torchprogram import (
     ACCELERATORS,
     Call,
@@ -37,20 +37,36 @@ class InductorProgram(TorchProgram):
     ) -> None:
         super().__init__(call, module=module, workload=workload, device=device)
         self._before = dynamo_counts()
-        self._graphs = self._breaks = self._at_rest = 0
+        self._graphs = self._breaks = self._settling = self._at_rest = 0
         self._share: float | None = None
         self._known = False
 
     def warm(self, inputs: Arrays) -> None:
         super().warm(inputs)
         seen = dynamo_counts()
-        self._at_rest = seen["graphs"]
         self._graphs = seen["graphs"] - self._before["graphs"]
         # Dynamo does not count a break at a branch on data, only its second graph.
         self._breaks = max(seen["breaks"] - self._before["breaks"], self._graphs - 1, 0)
+        self._settle()
+        self._at_rest = dynamo_counts()["graphs"]
+        self._settling = self._at_rest - seen["graphs"]
+        self.load(inputs)
+
+    def _settle(self) -> None:
+        """Run until a call compiles nothing: by Dynamo's limit at the latest it goes to eager."""
+        for _ in range(recompile_limit() + 1):
+            graphs = dynamo_counts()["graphs"]
+            self.run()
+            self.sync()
+            if dynamo_counts()["graphs"] == graphs:
+                return
+
+    @property
+    def _hit_limit(self) -> bool:
+        return dynamo_counts()["limits"] > self._before["limits"]
 
     def coverage(self) -> Json:
-        recompiles = dynamo_counts()["graphs"] - self._at_rest
+        recompiles = self._settling + dynamo_counts()["graphs"] - self._at_rest
         if not self._known:
             self._share, self._known = self._captured(), True
         return super().coverage() | {
@@ -59,10 +75,15 @@ class InductorProgram(TorchProgram):
             "graphs": self._graphs,
             "graph_breaks": self._breaks,
             "recompiles": recompiles,
-            "fell_back_to_eager": self._graphs == 0,
+            "recompile_limit_hit": self._hit_limit,
+            "fell_back_to_eager": self._graphs == 0 or self._share == 0.0,
         }
 
     def _captured(self) -> float | None:
+        if self._hit_limit:
+            # One graph was the whole module, and eager runs it now; of several it is not told
+            # which, and to count them would make Dynamo forget its limit.
+            return None if self._breaks else 0.0
         if not self._graphs or not self._breaks:
             return 1.0 if self._graphs else 0.0
         try:
@@ -81,6 +102,7 @@ class Eager(Compiler):
     accepts: ClassVar[tuple[str, ...]] = ("torch",)
     packages: ClassVar[tuple[str, ...]] = ("torch",)
     environment: ClassVar[str] = "torch"
+    accelerators_not_yet_run: ClassVar[tuple[str, ...]] = ("cuda",)
     threads_env: ClassVar[tuple[str, ...]] = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
     def probe(self, device: Device) -> Support:
@@ -105,6 +127,7 @@ class Inductor(Compiler):
     accepts: ClassVar[tuple[str, ...]] = ("torch",)
     packages: ClassVar[tuple[str, ...]] = ("torch",)
     environment: ClassVar[str] = "torch"
+    accelerators_not_yet_run: ClassVar[tuple[str, ...]] = ("cuda",)
     threads_env: ClassVar[tuple[str, ...]] = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
     cache_env: ClassVar[tuple[str, ...]] = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
     options: ClassVar[tuple[Option, ...]] = (

@@ -144,6 +144,7 @@ class Xla(Compiler):
 
     name: ClassVar[str] = "xla"
     accepts: ClassVar[tuple[str, ...]] = ("onnx",)
+    accelerators_not_yet_run: ClassVar[tuple[str, ...]] = ("cuda",)
     packages: ClassVar[tuple[str, ...]] = ("jaxlib", "jax", "torch-mlir", "onnx")
     threads_env: ClassVar[tuple[str, ...]] = (THREADS_VARIABLE,)
     options: ClassVar[tuple[Option, ...]] = (

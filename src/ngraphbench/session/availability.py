@@ -99,6 +99,9 @@ class Availability:
             "not_yet_run_on_hardware": bool(
                 self.compiler and self.compiler.not_yet_run_on_hardware
             ),
+            "accelerators_not_yet_run": list(
+                self.compiler.accelerators_not_yet_run if self.compiler else ()
+            ),
         }
 
 
