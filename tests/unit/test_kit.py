@@ -130,6 +130,18 @@ def test_the_environment_is_an_allow_list(tmp_path):
     assert got["TORCH_HOME"] == "/home/user/.cache/torch"
 
 
+def test_no_credentials_reach_a_worker(tmp_path):
+    names = ("PIP_INDEX_URL", "HTTPS_PROXY", "HF_TOKEN", "TORCH_API_KEY", "OV_PASSWORD")
+    got = worker_environment(
+        compiler=Fake(),
+        device=Device(),
+        work=tmp_path,
+        token="t",
+        inherited=dict.fromkeys(names, "planted"),
+    )
+    assert "planted" not in "".join(got.values())
+
+
 def test_every_launch_has_an_environment_of_another_size(tmp_path):
     sizes = [len(padding(seed=0, epoch=epoch, key="a")) for epoch in range(8)]
     assert len(set(sizes)) > 4 and max(sizes) <= 4096

@@ -38,6 +38,9 @@ _PASSED_PREFIXES = (
     "HF_",
 )
 
+_SECRET = ("TOKEN", "SECRET", "PASSWORD", "API_KEY")
+"""Words in names of credentials: a worker needs none, and records name some variables."""
+
 
 def worker_environment(
     *,
@@ -106,6 +109,8 @@ def in_environment(given: Mapping[str, str], *, python: Path, virtual: bool) -> 
 
 
 def _is_passed(name: str) -> bool:
+    if any(word in name for word in _SECRET):
+        return False
     if name.endswith("_NUM_THREADS"):
         return False
     if ("CACHE" in name and not name.startswith("HF_")) or name == "TORCH_EXTENSIONS_DIR":

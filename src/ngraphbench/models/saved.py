@@ -6,7 +6,9 @@ Part of the kit, like ``modules``: a compiler's worker reads the file again.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +45,8 @@ def load_saved(path: Path, resize: Resize) -> tuple[Any, Callable[[int], Any] | 
 def _program(path: Path, resize: Resize) -> tuple[Any, Callable[[int], Any]]:
     import torch
 
-    program = torch.export.load(str(path))
+    with _data_only():
+        program = torch.export.load(str(path))
     args, kwargs = program.example_inputs or ((), {})
     names = list(program.graph_signature.user_inputs)
     if kwargs or len(args) != len(names):
@@ -61,6 +64,19 @@ def _program(path: Path, resize: Resize) -> tuple[Any, Callable[[int], Any]]:
     fixed = any(not len(shape) or isinstance(shape[0], int) for shape in shapes.values())
     module = _wrapped(program.module(), names)
     return module, lambda batch: examples if fixed else resize(examples, batch)
+
+
+@contextmanager
+def _data_only() -> Iterator[None]:
+    # torch.export.load falls back to a full unpickling of the example inputs, which runs code.
+    forced, free = "TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
+    before = {name: os.environ.pop(name, None) for name in (forced, free)}
+    os.environ[forced] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[forced]
+        os.environ.update({name: value for name, value in before.items() if value is not None})
 
 
 def _script(path: Path) -> Any:
