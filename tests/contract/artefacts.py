@@ -25,7 +25,7 @@ def saved(compiler: Compiler, folder: Path, sample: str, *, device: Device = CPU
     program = compiler.compile(
         observe.open_workload(root, batch=2), device, resolve_options(compiler, {})
     )
-    program.save(target)  # type: ignore[attr-defined]
+    program.save(target)
     program.close()
     assert isinstance(compiler, RunsPrebuilt)
     (file,) = [path for path in target.iterdir() if path.suffix in compiler.prebuilt]

@@ -37,7 +37,7 @@ def error_and_coverage(compiler: Compiler, root: Path, **options: str) -> tuple[
         program.load(workload.input_arrays("a"))
         program.run()
         found = program.outputs()
-        coverage = program.coverage()  # type: ignore[attr-defined]
+        coverage = program.coverage()
     finally:
         program.close()
     wanted = reference_arrays(root, batch=2)

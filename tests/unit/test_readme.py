@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 
 import pytest
-import typer
+from command_lines import check_parses
 
-from ngraphbench.cli.app import app
 from ngraphbench.spec import load_experiment
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
@@ -22,13 +20,7 @@ def test_the_readme_has_commands() -> None:
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_a_command_of_the_readme_parses(line: str) -> None:
-    name, *arguments = shlex.split(line)
-    command = typer.main.get_command(app).commands[name]
-    if isinstance(command, typer.core.TyperGroup):
-        name, *arguments = arguments
-        command = command.commands[name]
-    context = command.make_context(name, arguments)
-    assert context.args == []
+    check_parses(line)
 
 
 def test_the_experiment_of_the_readme_is_one(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def quantised_file(workload: Workload, *, per_channel: bool) -> bytes:
 
 
 def _reader(base: type[Any], batches: Iterator[Arrays]) -> Any:
-    class Reader(base):  # type: ignore[misc]
+    class Reader(base):
         """The items, batch by batch, then None."""
 
         def get_next(self) -> Arrays | None:

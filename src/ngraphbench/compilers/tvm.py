@@ -334,9 +334,8 @@ _UNSUPPORTED = (
 
 def _translated(error: Exception) -> Unsupported | CompileFailed:
     text = f"tvm: {cause(error)}"
-    # The frontend has an error of its own for an operator that it lacks.
-    lacking = type(error).__name__ in ("OpNotImplemented", "NotImplementedError")
-    if lacking or any(words in str(error) for words in _UNSUPPORTED):
+    # The frontend's own error for an operator that it lacks is one of these.
+    if isinstance(error, NotImplementedError) or any(words in str(error) for words in _UNSUPPORTED):
         return Unsupported(text, reason="operator")
     return CompileFailed(text, reason="compile")
 

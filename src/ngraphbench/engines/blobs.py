@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 from ngraphbench.errors import ClusterError
+from ngraphbench.models.localfile import digest_file
 
-__all__ = ["BlobStore", "sha256_of"]
+__all__ = ["BlobStore"]
 
-_STEP_BYTES = 1 << 20
 _HEX = frozenset("0123456789abcdef")
-
-
-def sha256_of(path: Path) -> str:
-    """Return the sha256 of a file's bytes as 64 hex digits."""
-    found = hashlib.sha256()
-    with path.open("rb") as file:
-        while part := file.read(_STEP_BYTES):
-            found.update(part)
-    return found.hexdigest()
 
 
 class BlobStore:
@@ -56,7 +46,7 @@ class BlobStore:
                 os.fsync(file.fileno())
         if offset + len(data) < size:
             return offset + len(data)
-        if sha256_of(partial) != digest:
+        if digest_file(partial) != digest:
             partial.unlink()
             raise ClusterError(
                 f"A file of {size} bytes arrived, but its content is not {digest[:16]}.",

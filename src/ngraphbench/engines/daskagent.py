@@ -139,7 +139,7 @@ async def _serve_once(
 def _quiet(base: Any) -> Any:
     """Return a Dask worker that seldom wakes up: its scheduler asks for two heartbeats a second."""
 
-    class QuietWorker(base):  # type: ignore[misc]
+    class QuietWorker(base):
         """A worker whose own errands wait."""
 
         async def heartbeat(self) -> None:

@@ -63,7 +63,7 @@ def _forgetful(distributed: Any, scheduler: Any) -> Any:
     """Return a plugin that keeps no event once it has been sent on: files travel in them."""
     prefix = topic_of("")
 
-    class Forgetful(distributed.SchedulerPlugin):  # type: ignore[misc]
+    class Forgetful(distributed.SchedulerPlugin):
         """Drops events from the scheduler's memory."""
 
         def log_event(self, topic: str, msg: Any) -> None:

@@ -25,11 +25,12 @@ from ngraphbench.agent import LOCK_PATH, LOCK_VARIABLE, RECORDS, spool_folder
 from ngraphbench.case import Session
 from ngraphbench.engines.agentprocess import AgentProcess, outcome_of, write_message
 from ngraphbench.engines.base import Interrupted
-from ngraphbench.engines.blobs import BlobStore, sha256_of
+from ngraphbench.engines.blobs import BlobStore
 from ngraphbench.engines.confine import can_confine, confined
 from ngraphbench.engines.local import LocalEngine
 from ngraphbench.environments.host import host_facts
 from ngraphbench.errors import ClusterError, NGraphBenchError
+from ngraphbench.models.localfile import digest_file
 from ngraphbench.store.disk import write_whole
 from ngraphbench.types import Json
 
@@ -174,7 +175,7 @@ class Desk:
                 {
                     "name": str(path.relative_to(spool)),
                     "size": path.stat().st_size,
-                    "digest": sha256_of(path),
+                    "digest": digest_file(path),
                 }
                 for path in found
                 if path.is_file()

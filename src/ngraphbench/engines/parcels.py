@@ -18,7 +18,7 @@ from pathlib import Path
 from ngraphbench.agent import host_lock, spool_folder
 from ngraphbench.case import Case, Session
 from ngraphbench.engines.base import Interrupted
-from ngraphbench.engines.blobs import sha256_of
+from ngraphbench.models.localfile import digest_file
 from ngraphbench.session.export import DONE, export_workloads, workload_key
 from ngraphbench.session.process import FD, WorkerProcess
 from ngraphbench.session.state import CaseState
@@ -44,7 +44,7 @@ class Parcel:
 
     def seal(self) -> Parcel:
         """Work out the digest of every file; return the parcel."""
-        self.digests = {name: sha256_of(path) for name, path in self.files.items()}
+        self.digests = {name: digest_file(path) for name, path in self.files.items()}
         return self
 
 

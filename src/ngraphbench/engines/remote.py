@@ -18,9 +18,9 @@ from typing import Protocol
 from ngraphbench.agent import RECORDS, spool_folder
 from ngraphbench.case import Session
 from ngraphbench.engines.base import DeviceLost, Interrupted
-from ngraphbench.engines.blobs import sha256_of
 from ngraphbench.engines.parcels import Parcel, pack
 from ngraphbench.errors import ClusterError
+from ngraphbench.models.localfile import digest_file
 from ngraphbench.store.disk import write_whole
 from ngraphbench.types import Json
 
@@ -235,7 +235,7 @@ class RemoteDevice:
                     if not data:
                         break
                     file.write(data)
-            if sha256_of(partial) != told["digest"]:
+            if digest_file(partial) != told["digest"]:
                 raise DeviceLost(f"{told['name']} did not arrive whole.", reason="transfer")
             partial.replace(target)
         if not (spool / RECORDS).exists():

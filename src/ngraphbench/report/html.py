@@ -13,6 +13,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -137,7 +138,7 @@ def _write(path: Path, text: str) -> None:
 def _need_jinja() -> None:
     """Raise before any work is done in vain."""
     try:
-        import jinja2  # noqa: F401
+        import_module("jinja2")
     except ImportError as error:
         raise NGraphBenchError(
             "The HTML report needs jinja2, which is not installed here.",

@@ -35,6 +35,9 @@ Count: TypeAlias = Callable[[str, Mapping[str, int]], Mapping[str, int]]
 """Returns ``flops`` and ``parameters`` of a family at some sizes, whole and per block."""
 
 
+Standing: TypeAlias = Literal["best", "level", "behind", "open"]
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """One kind of block on one device at one batch size: its newest group by depth."""
@@ -94,7 +97,7 @@ class Material:
     block_flops: int
     block_parameters: int
     gflops_per_s: Interval
-    standing: Literal["best", "level", "behind", "open"]
+    standing: Standing
     versus_best: Interval | None = None
 
 
@@ -192,7 +195,7 @@ def _ranked(evidence: Evidence, rows: Sequence[_Row]) -> list[Material]:
     if not rows:
         return []
     ratios = [None, *(_worth(evidence, rows[0], row, len(rows) - 1) for row in rows[1:])]
-    standings = ["best", *map(_standing, ratios[1:])]
+    standings: list[Standing] = ["best", *map(_standing, ratios[1:])]
     if {"level", "open"} & set(standings):
         standings[0] = "level"
     return [
@@ -204,7 +207,7 @@ def _ranked(evidence: Evidence, rows: Sequence[_Row]) -> list[Material]:
             block_flops=sizes["block_flops"],
             block_parameters=sizes.get("block_parameters", 0),
             gflops_per_s=_rate(sizes["block_flops"] * kind.batch, cost),
-            standing=standing,  # type: ignore[arg-type]
+            standing=standing,
             versus_best=ratio,
         )
         for (kind, cells, cost, sizes), ratio, standing in zip(rows, ratios, standings, strict=True)
@@ -222,7 +225,7 @@ def _worth(evidence: Evidence, best: _Row, other: _Row, rivals: int) -> Interval
     return cost.scaled(share) if cost else None
 
 
-def _standing(ratio: Interval | None) -> str:
+def _standing(ratio: Interval | None) -> Standing:
     if ratio is None:
         return "open"
     return "behind" if ratio.high < 1.0 else "level"
