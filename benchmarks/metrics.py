@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kernel"))
 
-from known_metrics import KINDS, Counts, tally
+from known_metrics import KINDS, Conditions, Counts, tally
 from scenarios import DRIFTS
 
 CHUNK = 50
@@ -27,7 +27,7 @@ Task = tuple[str, str, float, int, int]
 def count(task: Task) -> Counts:
     """Return the counts of some sessions: kind, drift, launch sd, first seed and how many."""
     kind, drift, launch_sd, first, sessions = task
-    return tally(kind, drift, sessions=sessions, launch_sd=launch_sd, first_seed=first)
+    return tally(kind, Conditions(drift, launch_sd), sessions=sessions, first_seed=first)
 
 
 def figures(kind: str, found: Counts) -> str:

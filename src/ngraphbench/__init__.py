@@ -10,10 +10,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ngraphbench.api import Run as Run
     from ngraphbench.api import bench as bench
     from ngraphbench.api import run as run
     from ngraphbench.comparing import compare as compare
+    from ngraphbench.runs import Run as Run
     from ngraphbench.studies.constraints import Constraints as Constraints
     from ngraphbench.studies.deploying import deploy as deploy
     from ngraphbench.studies.verbs import design as design
@@ -33,7 +33,8 @@ __all__ = [
 ]
 
 _PLACES = {
-    **dict.fromkeys(("Run", "bench", "run"), "ngraphbench.api"),
+    **dict.fromkeys(("bench", "run"), "ngraphbench.api"),
+    "Run": "ngraphbench.runs",
     "Constraints": "ngraphbench.studies.constraints",
     "compare": "ngraphbench.comparing",
     "deploy": "ngraphbench.studies.deploying",

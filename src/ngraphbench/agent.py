@@ -27,29 +27,31 @@ from ngraphbench.case import Case, Session
 from ngraphbench.environments.capture import padding, worker_environment
 from ngraphbench.environments.host import host_facts
 from ngraphbench.environments.kit import build_kit, plugin_folder, worker_command
-from ngraphbench.errors import EnvironmentFailed, NGraphBenchError
+from ngraphbench.errors import EnvironmentFailed, NGraphBenchError, WorkerFailed
 from ngraphbench.plugin import StartsItsWorker, discover, load_compiler
+from ngraphbench.redaction import own_redaction
 from ngraphbench.session.conductor import Conductor, Emit, Spawn
 from ngraphbench.session.guard import TOKEN_VARIABLE, become_subreaper, start_guard, sweep
 from ngraphbench.session.launches import learn, learned
+from ngraphbench.session.memorygroup import groups_folder
 from ngraphbench.session.process import FD, WorkerProcess
 from ngraphbench.session.provision import Provision
 from ngraphbench.session.recording import make_records
 from ngraphbench.session.state import Site
 from ngraphbench.stats import Launch
-from ngraphbench.store.disk import write_whole
+from ngraphbench.store.disk import make_folders, trouble, write_whole
 from ngraphbench.store.samples import block_file, read_samples, sample_file
 from ngraphbench.summary import launch_of
 from ngraphbench.types import Json
 from ngraphbench.worker.__main__ import die_with_parent
 
-__all__ = ["EXIT_INTERRUPTED", "RECORDS", "host_lock", "main", "run", "spool_folder"]
+__all__ = ["EXIT_INTERRUPTED", "RECORDS", "host_lock", "main", "open_lock", "run", "spool_folder"]
 
 RECORDS = "records.jsonl"
 LOCK_PATH = "/tmp/ngraphbench-host.lock"
 """Not under TMPDIR: users with different ones share the machine all the same."""
 LOCK_VARIABLE = "NGRAPHBENCH_LOCK"
-EXIT_INTERRUPTED = 130
+EXIT_FAILED, EXIT_INTERRUPTED = 3, 130
 LOCK_EVERY_S = 0.5
 
 
@@ -65,7 +67,7 @@ def host_lock(emit: Emit, stop: Callable[[], bool] = lambda: False) -> Iterator[
     Waits for the holder, and tells ``emit`` who that is. Raises KeyboardInterrupt when
     ``stop()`` comes true meanwhile, EnvironmentFailed when the lock cannot be opened.
     """
-    descriptor = _open_lock(Path(os.environ.get(LOCK_VARIABLE, LOCK_PATH)))
+    descriptor = open_lock(Path(os.environ.get(LOCK_VARIABLE, LOCK_PATH)))
     told = False
     try:
         while not _locked(descriptor):
@@ -83,7 +85,11 @@ def host_lock(emit: Emit, stop: Callable[[], bool] = lambda: False) -> Iterator[
         os.close(descriptor)
 
 
-def _open_lock(path: Path) -> int:
+def open_lock(path: Path) -> int:
+    """Return a descriptor of the lock's file, made if need be, which all users may write.
+
+    Raises EnvironmentFailed where that cannot be, as for a link.
+    """
     # Anyone may put a link there, and whoever holds the lock writes into the file.
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
@@ -130,19 +136,19 @@ class Stop:
 def run(message: str, *, emit: Emit, stop: Callable[[], bool] = lambda: False) -> str:
     """Return the session's outcome as JSON: ``{"finished", "records", "deferred"}``.
 
-    ``message`` is JSON: ``{"run": folder, "session": Session}``. ``finished`` is false
-    when an interrupt ended it; then no record is made, and the next run goes on after the
-    last finished epoch.
+    ``message`` is JSON: ``{"run": folder, "session": Session}``, and ``folders`` of ``Site``
+    where there are some. ``finished`` is false when an interrupt ended it; then no record is
+    made, and the next run goes on after the last finished epoch.
     """
     order = json.loads(message)
     session, folder = Session.from_json(order["session"]), Path(order["run"])
     spool = spool_folder(folder, session)
-    spool.mkdir(parents=True, exist_ok=True)
+    make_folders(spool)
     done = spool / RECORDS
     if done.exists():
         return done.read_text(encoding="utf-8")
     with host_lock(emit, stop) as lock_fd, _guarded() as token:
-        site = Site(folder, spool, build_kit(spool), token, lock_fd)
+        site = Site(folder, spool, build_kit(spool), token, lock_fd, order.get("folders", {}))
         if not site.state.exists():
             # The first launch says what a cold compile costs: no caches of a broken-off one.
             shutil.rmtree(site.work(""), ignore_errors=True)
@@ -163,13 +169,14 @@ def run(message: str, *, emit: Emit, stop: Callable[[], bool] = lambda: False) -
         for case in session.cases if session.keep_artifacts else ():
             site.keep_artifact(case.case_id[:16])
         shutil.rmtree(site.work(""), ignore_errors=True)
-    records = make_records(
+    made = make_records(
         session,
         conductor.state,
         read=lambda key: _samples(site, sample_file(key)),
         read_blocks=lambda key: _samples(site, block_file(key)),
         host=host_facts(),
     )
+    records = own_redaction().value(made)
     outcome = json.dumps(
         {"finished": True, "records": records, "deferred": conductor.state.deferred}
     )
@@ -198,7 +205,7 @@ def _guarded() -> Iterator[str]:
     """Yield a token that marks every child; when this ends, however, they are gone."""
     token = secrets.token_hex(8)
     become_subreaper()
-    guard = start_guard(token)
+    guard = start_guard(token, groups_folder())
     try:
         yield token
     finally:
@@ -272,19 +279,30 @@ def main(arguments: list[str]) -> int:
     _die_with_client(int(arguments[1]))
     events = os.fdopen(int(arguments[1]), "w", encoding="utf-8")
 
-    def emit(event: Json) -> None:
-        _tell(events, event)
+    def tell(event: Json) -> None:
+        _tell(events, own_redaction().value(event))
 
+    emit = _seldom(tell, json.loads(message).get("round_every_s", 0))
     try:
         outcome = json.loads(run(message, emit=emit, stop=stop))
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except NGraphBenchError as error:
-        print(error, file=sys.stderr, flush=True)
-        emit({"event": "failed", "message": str(error)})
-        return 3
+        return _failed(error, emit)
+    except OSError as error:
+        # Of the machine, as when its disk is full or the kernel starts no more processes.
+        told = trouble(error, what="A file of the run directory")
+        return _failed(told or WorkerFailed(str(error), status="failed", reason="machine"), emit)
     emit({"event": "done", "finished": outcome["finished"]})
     return 0 if outcome["finished"] else EXIT_INTERRUPTED
+
+
+def _failed(error: NGraphBenchError, emit: Emit) -> int:
+    emit({"event": "failed", "message": str(error), "reason": error.reason})
+    # Its log may lie on the disk that is full.
+    with suppress(OSError):
+        print(error, file=sys.stderr, flush=True)
+    return EXIT_FAILED
 
 
 def _die_with_client(events: int) -> None:
@@ -295,6 +313,21 @@ def _die_with_client(events: int) -> None:
     poll.register(events, 0)
     if any(seen & select.POLLERR for _, seen in poll.poll(0)):
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _seldom(emit: Emit, round_every_s: float) -> Emit:
+    """Return what tells of rounds this seldom: whoever hears of one wakes up in the next slot."""
+    told_at = -float("inf")
+
+    def tell(event: Json) -> None:
+        nonlocal told_at
+        if event.get("event") == "round":
+            if time.monotonic() < told_at + round_every_s:
+                return
+            told_at = time.monotonic()
+        emit(event)
+
+    return tell
 
 
 def _tell(events: IO[str], event: Json) -> None:

@@ -23,6 +23,7 @@ __all__ = [
     "PERCENTILES",
     "BlockSamples",
     "fewest_calls",
+    "joules_per_item",
     "percentile_interval",
     "percentiles_ms",
     "summarise_blocks",
@@ -176,6 +177,8 @@ def _entry(
             **sustained_summary(rows, confidence),
             "start_celsius": first["start_celsius"],
         }
+    energy = _energy(timed, rows, batch=batch, confidence=confidence, launch=launch)
+    entry |= {"energy": energy} if energy else {}
     if kind in ("tails", "concurrent"):
         entry["throughput_per_s"] = _throughput(
             timed, rows, batch=batch, confidence=confidence, launch=launch
@@ -237,6 +240,53 @@ def _throughput(
     half = math.hypot(within, term)
     low, high = math.exp(estimate - half), math.exp(estimate + half)
     return interval(math.exp(estimate), low, high, confidence, launch.claim)
+
+
+def _energy(
+    timed: Sequence[Json],
+    rows: Mapping[str, Array],
+    *,
+    batch: int,
+    confidence: float,
+    launch: Launch,
+) -> Json | None:
+    """Return joules per item by the machine's counters, None unless all launches have them.
+
+    The mean power while a block was under way, times the window's seconds per item. The
+    interval holds the session's launch spread, that of the launches' own values, and how
+    finely counters tell time.
+    """
+    told = [outcome.get("energy") for outcome in timed]
+    logs, steps, watts = [], [], []
+    for outcome, energy in zip(timed, told, strict=True):
+        calls = float(np.sum(rows["calls"][rows["epoch"] == outcome["epoch"]]))
+        drawn = sum(energy["joules"].values()) if energy else 0.0
+        if energy is None or drawn <= 0.0 or calls <= 0.0:
+            return None
+        watts.append(drawn / energy["seconds"])
+        logs.append(math.log(watts[-1] * outcome["window_ns"] / 1e9 / (calls * batch)))
+        steps.append(energy["step_s"] / energy["seconds"])
+    count = len(logs)
+    spread = float(np.std(logs, ddof=1)) / math.sqrt(count) if count > 1 else 0.0
+    term = stats.launch_half_width(launch, confidence, count, processes=1)
+    half = math.hypot(
+        term,
+        math.hypot(*steps) / count,
+        stats.t_quantile(confidence, count - 1) * spread if count > 1 else 0.0,
+    )
+    centre = float(np.mean(logs))
+    low, middle, high = (math.exp(centre + sign * half) for sign in (-1, 0, 1))
+    return {
+        "joules_per_item": interval(middle, low, high, confidence, launch.claim),
+        "watts": float(np.mean(watts)),
+        "counters": sorted(told[0]["joules"]) if told[0] else [],
+    }
+
+
+def joules_per_item(blocks: Sequence[Json]) -> float | None:
+    """Return the energy of an item in calls back to back; None where no counter told of it."""
+    energy = (block.get("energy") for block in blocks if block["kind"] == "tails")
+    return next((float(e["joules_per_item"]["estimate"]) for e in energy if e), None)
 
 
 def _requests_in(start_ns: Array, end_ns: Array, edges: Array) -> Array:

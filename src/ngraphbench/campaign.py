@@ -22,6 +22,7 @@ from ngraphbench.errors import ClusterError
 from ngraphbench.plan import Plan
 from ngraphbench.records import SCHEMA_VERSION, empty_costs, now_utc
 from ngraphbench.session.state import ARTIFACTS
+from ngraphbench.store.disk import move
 from ngraphbench.store.rundir import RunDir, cases_to_retry
 from ngraphbench.types import Json
 
@@ -29,7 +30,8 @@ __all__ = ["Arrivals", "Campaign"]
 
 LOCAL = "local"
 LOOK_S = 0.5
-"""How often late devices are looked for."""
+"""How often late devices are looked for; more seldom where looking takes long."""
+LOOK_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class Campaign:
     _dispatch: Dispatch = field(default_factory=Dispatch, init=False)
     _asked: int = field(default=0, init=False)
     _interrupted: bool = field(default=False, init=False)
+    _look_at: float = field(default=0.0, init=False)
 
     def run(self) -> None:
         """Measure what is left of the plan, one session at a time on each device.
@@ -104,20 +107,25 @@ class Campaign:
                     if stopped or not self.missing or waited_s > self.arrivals.patience_s:
                         return
                 report = crew.next(LOOK_S if self.missing else None)
-                if report is None:
-                    self._look_for_arrivals()
-                else:
+                if report is not None:
                     self._hear(report)
+                self._look_for_arrivals()
             except KeyboardInterrupt:
                 self._stop()
 
     def _look_for_arrivals(self) -> None:
-        for name in [] if self._dispatch.stopped else list(self.missing):
+        began = time.monotonic()
+        if self._dispatch.stopped or not self.missing or began < self._look_at:
+            return
+        for name in list(self.missing):
             plan = self.arrivals.look(name)
             if plan is not None:
                 self.missing.remove(name)
                 self.emit({"event": "note", "text": f"{name} has joined"})
                 self._take(plan)
+        # Meanwhile nobody hears the devices that are there.
+        now = time.monotonic()
+        self._look_at = now + max(LOOK_S, (now - began) / LOOK_SHARE)
 
     def _stop(self) -> None:
         """Pass Ctrl-C on: once to finish the slot, twice to stop, then by force."""
@@ -194,6 +202,8 @@ class Campaign:
             return None
         again = session.retry(_with_baselines(session, cases), part.attempt + 1)
         if len(again.cases) < len(part.cases):
+            held = len(part.cases) - len(cases)
+            self.emit({"event": "note", "text": _PARTED.format(held, len(part.cases), len(cases))})
             return again
         # A part that is no smaller would be deferred for ever.
         self.directory.append([skip_record(case, *_NO_MEMORY) for case in cases])
@@ -205,8 +215,7 @@ class Campaign:
         for name in ("samples", "logs", ARTIFACTS):
             target = self.directory.path / name / session.session_id
             if (spool / name).is_dir() and not target.exists():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                (spool / name).rename(target)
+                move(spool / name, target)
         self.directory.append(records)
         shutil.rmtree(spool, ignore_errors=True)
         for record in records:
@@ -259,6 +268,10 @@ _STOPPING = (
     "finishing the slot or the build at hand; press Ctrl-C again to stop at once"
     " (finished epochs are kept)",
     "stopping now; finished epochs are kept",
+)
+_PARTED = (
+    "Memory holds {} of {} programs at once: the other {} are measured in a session of their own,"
+    " so that they are put in no order with these."
 )
 _NO_MEMORY = (
     "skipped",

@@ -91,6 +91,13 @@ def open_side(path: str | Path) -> Side:
     if is_snapshot(place):
         found = read_snapshot(place)
         return Side(Evidence(found.records, found.sessions, found.read), set(found.current))
+    if not place.exists():
+        raise StoreError(
+            f"There is neither a run directory nor a stored run at {place}.",
+            reason="no-run",
+            hint="Give the folder that `ngb run` or `ngb bench` wrote (--out), or the file that"
+            " `ngb compare --save FILE RUN` wrote.",
+        )
     records, sessions, current = _stored(place)
 
     def read(relative: str) -> Samples:

@@ -19,6 +19,7 @@ from typing import Any
 
 from ngraphbench.case import digest
 from ngraphbench.errors import EnvironmentFailed
+from ngraphbench.places import expanded
 from ngraphbench.types import Json
 
 __all__ = [
@@ -203,7 +204,7 @@ def request_for(
 
 
 def _absolute(path: str, name: str) -> Path:
-    place = Path(path).expanduser()
+    place = expanded(path)
     if not place.is_absolute():
         raise EnvironmentFailed(
             f"{name}@{path}: the path of an environment must be absolute.",

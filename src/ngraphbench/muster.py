@@ -10,7 +10,7 @@ from pathlib import Path
 from ngraphbench.campaign import Arrivals
 from ngraphbench.engines.fleet import LOCAL, Cluster, FleetEngine
 from ngraphbench.engines.local import LocalEngine
-from ngraphbench.errors import ClusterError, NGraphBenchError
+from ngraphbench.errors import NGraphBenchError
 from ngraphbench.locks import is_path
 from ngraphbench.plan import Plan, make_plan
 from ngraphbench.plugin import discover, load_compiler
@@ -104,14 +104,8 @@ def _gathered(
 def _cluster(fleet: Fleet) -> Cluster | None:
     if not fleet.address:
         return None
-    try:
-        from ngraphbench.engines.daskcluster import DaskCluster
-    except ImportError as error:
-        raise ClusterError(
-            f"--cluster needs {error.name or 'packages'} that is not installed.",
-            reason="extra",
-            hint="pip install 'ngraphbench[cluster]'",
-        ) from error
+    from ngraphbench.engines.daskcluster import DaskCluster
+
     return DaskCluster(fleet.address, fleet.certificates)
 
 

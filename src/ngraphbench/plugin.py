@@ -85,7 +85,8 @@ class Compiler(ABC):
     ``threads_env`` names environment variables that must hold the thread count before
     the vendor is imported; ``cache_env`` names variables that hold a cache folder.
     ``environment`` is the lock of its own environment, its name unless it shares one.
-    ``accelerators_not_yet_run`` names those it takes, but on which nobody ran it.
+    ``accelerators`` are those it takes, ``accelerators_not_yet_run`` those of them on which
+    nobody ran it.
     ``quantises``: at precision ``int8`` it quantises the model by ``calibration_batches`` of the
     workload.
     """
@@ -100,6 +101,7 @@ class Compiler(ABC):
     default: ClassVar[bool] = True
     quantises: ClassVar[bool] = False
     not_yet_run_on_hardware: ClassVar[bool] = False
+    accelerators: ClassVar[tuple[str, ...]] = ("cpu",)
     accelerators_not_yet_run: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
@@ -122,7 +124,10 @@ class ReportsCoverage(Protocol):
 
     ``coverage()`` returns JSON. ``share`` is how much of the model's work ran in what was
     compiled, for the device that was asked for, 0 to 1, or None where that is not known;
-    ``unit`` says of what: ``"flops"`` or ``"nodes"``. Below 0.95 a program is not ranked.
+    ``unit`` says of what: ``"flops"`` or ``"nodes"``. Below 0.95 a program is not ranked, nor
+    where ``share`` is None and ``partly`` says why some of it surely ran elsewhere.
+    ``items`` is how many items a call computes, where those are more than the batch size: figures
+    are of the items asked for, and the cell is flagged ``batch-padded``.
     ``parts`` may count by who executed, ``notes`` say more in sentences; other keys are free.
     """
 

@@ -69,8 +69,8 @@ def measured(record: Json) -> bool:
 
 
 def now_utc() -> str:
-    """Return the current time in UTC, ISO 8601, to the second, ending in ``Z``."""
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Return the current time in UTC, ISO 8601, to the millisecond, ending in ``Z``."""
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
 
 def interval(estimate: float, low: float, high: float, confidence: float, claim: str) -> Json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, TypeAlias
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.error import MarkedYAMLError, YAMLWarning
 from ruamel.yaml.scalarbool import ScalarBoolean
 
 from ngraphbench.errors import SpecError
@@ -115,7 +116,7 @@ def read_document(path: Path, *, overrides: Sequence[str] = ()) -> Document:
             hint="Start with 'name:', 'models:' and 'compilers:'.",
         )
     lines: dict[Keys, int] = {}
-    data = _Plain(file, lines).convert(loaded, (), line=1)
+    data = _plain(loaded, file=file, lines=lines)
     overridden: dict[Keys, str] = {}
     for override in overrides:
         keys = _override(data, override)
@@ -128,12 +129,24 @@ def parse_value(text: str, *, source: str) -> Any:
 
     Raises SpecError naming ``source``.
     """
-    return _Plain(source, {}).convert(_load(text, file=source), (), line=1)
+    return _plain(_load(text, file=source), file=source, lines={})
+
+
+def _plain(loaded: Any, *, file: str, lines: dict[Keys, int]) -> Any:
+    try:
+        return _Plain(file, lines).convert(loaded, (), line=1)
+    except RecursionError as error:
+        raise SpecError(
+            "The file is nested too deeply, or holds itself.", file=file, line=1, reason="yaml"
+        ) from error
 
 
 def _load(text: str, *, file: str) -> Any:
     try:
-        return YAML(typ="rt", pure=True).load(text)
+        # An anchor may be given anew, as YAML 1.2 has it; ruamel.yaml warns of it.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", YAMLWarning)
+            return YAML(typ="rt", pure=True).load(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         duplicate = type(error).__name__ == "DuplicateKeyError"
@@ -145,8 +158,8 @@ def _load(text: str, *, file: str) -> Any:
             reason="duplicate-key" if duplicate else "yaml",
             hint="Keep one of the two." if duplicate else "",
         ) from error
-    # ruamel.yaml lets plain ValueErrors escape for some malformed scalars.
-    except (YAMLError, ValueError, RecursionError) as error:
+    # ruamel.yaml lets errors of many kinds escape for malformed text.
+    except Exception as error:
         raise SpecError(f"Not valid YAML: {_cause(error)}.", file=file, reason="yaml") from error
 
 

@@ -6,9 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import NormalDist
 
 import numpy as np
 
+from ngraphbench.student import t_quantile
 from ngraphbench.types import Array
 
 __all__ = [
@@ -21,10 +23,13 @@ __all__ = [
     "jackknife_log_ratio",
     "launch_half_width",
     "launch_spread",
+    "locations",
+    "medians",
     "pooled_launch",
     "serial_inflation",
     "signed_rank_interval",
     "t_quantile",
+    "tables",
 ]
 
 
@@ -57,10 +62,17 @@ SERIAL_LEAST = 0.2
 
 
 def walsh_averages(values: Array) -> Array:
-    """Return the n(n+1)/2 means of all pairs (a value with itself included), sorted."""
+    """Return the n(n+1)/2 means of all pairs (a value with itself included), sorted.
+
+    Of a table they are those of each row.
+    """
     data = np.asarray(values, dtype=float)
-    first, second = _pairs(len(data))
-    return np.sort((data[first] + data[second]) / 2.0)
+    first, second = _pairs(data.shape[-1])
+    averages: Array = data.take(first, -1)
+    averages += data.take(second, -1)
+    averages /= 2.0
+    averages.sort()
+    return averages
 
 
 @lru_cache(maxsize=32)
@@ -80,11 +92,37 @@ def hodges_lehmann(values: Array) -> float:
     """
     if len(values) == 0:
         raise ValueError("hodges_lehmann of no values")
-    averages = walsh_averages(values)
-    middle = len(averages) // 2
-    if len(averages) % 2:
-        return float(averages[middle])
-    return float((averages[middle - 1] + averages[middle]) / 2.0)
+    return float(_middle(walsh_averages(values)))
+
+
+def locations(table: Array) -> Array:
+    """Return the Hodges-Lehmann location of each row, of which none is empty."""
+    return _middle(walsh_averages(table))
+
+
+def medians(table: Array) -> Array:
+    """Return the median of each row, as np.median does in many times the time for few values."""
+    ordered = np.array(table, dtype=float)
+    ordered.sort()
+    return _middle(ordered)
+
+
+def _middle(ordered: Array) -> Array:
+    """Return the middle of sorted values, of each row where they are a table."""
+    count = ordered.shape[-1]
+    upper: Array = ordered[..., count // 2]
+    return upper if count % 2 else (ordered[..., count // 2 - 1] + upper) / 2.0
+
+
+def tables(columns: Sequence[Array]) -> list[Array]:
+    """Return columns of one length as the rows of one table, others as a table each.
+
+    A session's launches are mostly of one length, and a call of numpy costs more than the work
+    it does on so few values.
+    """
+    if len({len(column) for column in columns}) == 1:
+        return [np.array(columns, dtype=float)]
+    return [np.array([column], dtype=float) for column in columns]
 
 
 @lru_cache(maxsize=256)
@@ -112,7 +150,7 @@ def signed_rank_interval(values: Array, confidence: float) -> tuple[float, float
     if count > 200:
         mean = count * (count + 1) / 4.0
         sd = math.sqrt(count * (count + 1) * (2 * count + 1) / 24.0)
-        cut = max(1, int(mean + _normal_quantile(tail) * sd))
+        cut = max(1, int(mean + NormalDist().inv_cdf(tail) * sd))
     else:
         cut = _signed_rank_cut(count, tail)
     if cut < 1:
@@ -125,46 +163,43 @@ def signed_rank_interval(values: Array, confidence: float) -> tuple[float, float
 def serial_inflation(columns: Sequence[Array]) -> float:
     """Return by how much an interval must widen because neighbouring values are alike.
 
-    ``columns`` hold the values of each launch in order. The factor is sqrt((1 + r) / (1 - r)),
+    ``columns`` hold the values of each launch in order, each by itself or as rows of tables.
+    The factor is sqrt((1 + r) / (1 - r)),
     r the lag-1 correlation less its small-sample bias (Marriott and Pope, Biometrika 41, 1954);
     1 where r is below 0.2 or values are fewer than 20. A block bootstrap with blocks of
     1.5 n^(1/3) covers less: 0.85 against 0.95 at r = 0.7 and three launches of 40 rounds.
     """
-    count = sum(len(column) for column in columns)
+    count = sum(column.size for column in columns)
     if count < SERIAL_FROM:
         return 1.0
     # One slot five times as long would hide that all others resemble their neighbours.
     tamed = [clipped(column) for column in columns]
-    centred = [column - np.mean(column) for column in tamed]
-    squares = sum(float(np.sum(column**2)) for column in centred)
+    centred = [rows - np.add.reduce(rows, -1, keepdims=True) / rows.shape[-1] for rows in tamed]
+    squares = sum(_row_sums(rows * rows) for rows in centred)
     if squares <= 0.0:
         return 1.0
-    found = sum(float(np.sum(column[1:] * column[:-1])) for column in centred) / squares
-    found = min(0.95, found + (1 + 3 * found) * len(columns) / count)
+    found = sum(_row_sums(rows[..., 1:] * rows[..., :-1]) for rows in centred) / squares
+    launches = sum(column.size // column.shape[-1] for column in columns)
+    found = min(0.95, found + (1 + 3 * found) * launches / count)
     return math.sqrt((1 + found) / (1 - found)) if found > SERIAL_LEAST else 1.0
 
 
+def _row_sums(rows: Array) -> float:
+    return float(np.add.reduce(np.add.reduce(rows, -1), axis=None))
+
+
 def clipped(values: Array, reach_sd: float = 3.0) -> Array:
-    """Return ``values`` with outliers pulled in to ``reach_sd`` robust standard deviations."""
+    """Return ``values`` with outliers pulled in to ``reach_sd`` robust standard deviations.
+
+    In a table each row has a centre and a spread of its own.
+    """
     data = np.asarray(values, dtype=float)
-    centre = np.median(data)
-    reach = reach_sd * MAD_TO_SD * float(np.median(np.abs(data - centre)))
-    tamed: Array = np.clip(data, centre - reach, centre + reach)
+    if not data.size:
+        return data
+    centre = medians(data)[..., None]
+    reach = reach_sd * MAD_TO_SD * medians(np.abs(data - centre))[..., None]
+    tamed: Array = np.minimum(np.maximum(data, centre - reach), centre + reach)
     return tamed
-
-
-@lru_cache(maxsize=1024)
-def t_quantile(confidence: float, degrees: float) -> float:
-    """Return the two-sided Student t quantile, such as 2.776 for 0.95 and 4 d.f."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(degrees, (1.0 + confidence) / 2.0))
-
-
-def _normal_quantile(probability: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri(probability))
 
 
 def launch_spread(log_times: Array, prior: Launch = LAUNCH_PRIOR) -> Launch:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -20,14 +21,19 @@ from ngraphbench.types import Array, Json
 
 __all__ = [
     "ESTIMATOR",
+    "NO_LOGS",
     "Comparison",
+    "Logs",
+    "Rounds",
     "Samples",
-    "by_epoch",
     "compare",
+    "compare_logs",
     "launch_of",
+    "launch_of_logs",
     "location",
     "prior_of",
     "round_logs",
+    "side_by_side",
     "summarise",
     "verdict",
 ]
@@ -66,38 +72,82 @@ class Comparison:
         }
 
 
-def round_logs(samples: Samples) -> dict[tuple[int, int], float]:
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Rounds of a session as (epoch, round), in order, and where the values of each epoch end."""
+
+    keys: tuple[tuple[int, int], ...]
+    ends: tuple[int, ...]
+
+    @classmethod
+    def of(cls, keys: Sequence[tuple[int, int]]) -> Rounds:
+        """Return rounds that are in order already."""
+        last = (i for i, (one, after) in enumerate(pairwise(keys), start=1) if one[0] != after[0])
+        return cls(tuple(keys), (0, *last, len(keys)) if keys else (0,))
+
+    @property
+    def epochs(self) -> int:
+        return len(self.ends) - 1
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def by_epoch(self, values: Array) -> list[Array]:
+        """Return values, one for each round, as one array per epoch."""
+        return [values[start:end] for start, end in pairwise(self.ends)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Logs:
+    """Log ns per call of one candidate, one value for each of its rounds."""
+
+    rounds: Rounds
+    values: Array
+
+    def __len__(self) -> int:
+        return len(self.rounds)
+
+
+NO_LOGS = Logs(Rounds.of(()), np.array([]))
+
+
+def round_logs(samples: Samples) -> Logs:
     """Return log ns per call by (epoch, round); several slots of one round are averaged."""
     epochs, rounds = np.asarray(samples["epoch"]).tolist(), np.asarray(samples["round"]).tolist()
     keys = list(zip(epochs, rounds, strict=True))
-    logs = np.log(np.asarray(samples["call_ns"], dtype=float)).tolist()
-    single = dict(zip(keys, logs, strict=True))
-    if len(single) == len(keys):
-        return single
+    logs = np.log(np.asarray(samples["call_ns"], dtype=float))
+    if all(one < after for one, after in pairwise(keys)):
+        return Logs(Rounds.of(keys), logs)
     slots: dict[tuple[int, int], list[float]] = {}
-    for key, value in zip(keys, logs, strict=True):
+    for key, value in zip(keys, logs.tolist(), strict=True):
         slots.setdefault(key, []).append(value)
-    return {key: sum(values) / len(values) for key, values in slots.items()}
+    keys = sorted(slots)
+    return Logs(Rounds.of(keys), np.array([sum(slots[key]) / len(slots[key]) for key in keys]))
 
 
-def by_epoch(values: Mapping[tuple[int, int], float]) -> list[Array]:
-    """Return values by (epoch, round) as one array per epoch, rounds in order."""
-    epochs: dict[int, list[float]] = {}
-    for (epoch, _), value in sorted(values.items()):
-        epochs.setdefault(epoch, []).append(value)
-    return [np.array(column) for column in epochs.values()]
+def side_by_side(all_logs: Sequence[Logs]) -> tuple[Rounds, list[Array]]:
+    """Return the rounds that all candidates share, and the values of each one in them."""
+    rounds = all_logs[0].rounds
+    if all(logs.rounds == rounds for logs in all_logs[1:]):
+        return rounds, [logs.values for logs in all_logs]
+    everyone = [logs.rounds.keys for logs in all_logs]
+    shared = set(everyone[0]).intersection(*everyone[1:])
+    there = [[key in shared for key in keys] for keys in everyone]
+    values = [logs.values[known] for logs, known in zip(all_logs, there, strict=True)]
+    return Rounds.of(sorted(shared)), values
 
 
 def location(epochs: Sequence[Array], confidence: float) -> tuple[float, float, float]:
     """Return the mean of the epochs' Hodges-Lehmann locations, and its within-launch interval."""
-    centres = [stats.hodges_lehmann(column) for column in epochs]
-    estimate = float(np.mean(centres))
-    pairs = zip(epochs, centres, strict=True)
-    residuals = np.concatenate([column - centre for column, centre in pairs])
+    tables = stats.tables(epochs)
+    centres = [stats.locations(table) for table in tables]
+    estimate = float(np.add.reduce(np.concatenate(centres))) / len(epochs)
+    pairs = zip(tables, centres, strict=True)
+    residuals = np.concatenate([(table - centre[:, None]).ravel() for table, centre in pairs])
     low, high = stats.signed_rank_interval(residuals, confidence)
     # Every epoch counts the same, so a short one adds more noise than its share of rounds.
     wider = math.sqrt(len(residuals) * sum(1 / len(c) for c in epochs)) / len(epochs)
-    wider *= stats.serial_inflation(epochs)
+    wider *= stats.serial_inflation(tables)
     return estimate, estimate + wider * min(low, 0.0), estimate + wider * max(high, 0.0)
 
 
@@ -107,18 +157,21 @@ def launch_of(all_samples: Sequence[Samples], prior: Launch = LAUNCH_PRIOR) -> L
     Only rounds that all of them share count: what a machine does meanwhile must be common.
     Who ran in fewer than half of the rounds would leave too few, and is left out.
     """
-    logs = [round_logs(samples) for samples in all_samples]
-    epochs = [{epoch for epoch, _ in found} for found in logs]
-    longest = max(map(len, epochs), default=0)
+    return launch_of_logs([round_logs(samples) for samples in all_samples], prior)
+
+
+def launch_of_logs(logs: Sequence[Logs], prior: Launch) -> Launch:
+    """Return what ``launch_of`` does, of what ``round_logs`` made of the samples."""
+    longest = max((found.rounds.epochs for found in logs), default=0)
     if longest < 2:
         return prior
-    logs = [found for found, there in zip(logs, epochs, strict=True) if len(there) == longest]
+    logs = [found for found in logs if found.rounds.epochs == longest]
     most = max(map(len, logs))
-    logs = [found for found in logs if 2 * len(found) >= most]
-    shared = set(logs[0]).intersection(*logs)
-    columns = [by_epoch({key: found[key] for key in shared}) for found in logs]
-    table = [[float(np.median(column)) for column in found] for found in columns]
-    return stats.launch_spread(np.array(table), prior) if len(columns[0]) == longest else prior
+    rounds, values = side_by_side([found for found in logs if 2 * len(found) >= most])
+    if rounds.epochs < longest:
+        return prior
+    epochs = [np.array(values)[:, start:end] for start, end in pairwise(rounds.ends)]
+    return stats.launch_spread(np.column_stack([stats.medians(table) for table in epochs]), prior)
 
 
 def prior_of(session: Json | None) -> Launch:
@@ -140,11 +193,17 @@ def compare(
     None when they share fewer than two rounds. Launch effects of both sides enter the
     outer interval: a process is itself a few percent fast or slow.
     """
-    left, right = round_logs(a), round_logs(b)
-    shared = {key: left[key] - right[key] for key in left if key in right}
-    if len(shared) < 2:
+    return compare_logs(round_logs(a), round_logs(b), confidence=confidence, launch=launch)
+
+
+def compare_logs(
+    left: Logs, right: Logs, *, confidence: float, launch: Launch
+) -> Comparison | None:
+    """Return what ``compare`` does, of what ``round_logs`` made of both sides."""
+    rounds, (mine, theirs) = side_by_side((left, right))
+    if len(rounds) < 2:
         return None
-    epochs = by_epoch(shared)
+    epochs = rounds.by_epoch(mine - theirs)
     estimate, within_low, within_high = location(epochs, confidence)
     term = stats.launch_half_width(launch, confidence, len(epochs), processes=2)
     return Comparison(
@@ -153,7 +212,7 @@ def compare(
         high=math.exp(estimate + math.hypot(within_high - estimate, term)),
         within_low=math.exp(within_low),
         within_high=math.exp(within_high),
-        rounds=len(shared),
+        rounds=len(rounds),
         epochs=len(epochs),
         confidence=confidence,
         claim=launch.claim,
@@ -176,7 +235,8 @@ def verdict(comparison: Comparison | None, tie: float) -> Verdict:
 
 
 def _latency(samples: Samples, confidence: float, launch: Launch) -> Json:
-    epochs = by_epoch(round_logs(samples))
+    logs = round_logs(samples)
+    epochs = logs.rounds.by_epoch(logs.values)
     estimate, low, high = location(epochs, confidence)
     term = stats.launch_half_width(launch, confidence, len(epochs), processes=1)
     return interval(

@@ -128,7 +128,9 @@ class Option:
     """A declared option of a compiler.
 
     ``presets`` maps a preset's name (``shipped``, ``recommended``) to this option's
-    value under it; a preset that is not listed leaves the default.
+    value under it; a preset that is not listed leaves the default. The value of one that is
+    a ``database`` is the absolute path of a folder that searches read and add to: where a
+    session runs on another device, a copy goes along and what was added comes back.
     """
 
     name: str
@@ -138,6 +140,7 @@ class Option:
     choices: Sequence[OptionValue] = ()
     minimum: float | None = None
     presets: Mapping[str, OptionValue] = field(default_factory=dict)
+    database: bool = False
 
 
 @dataclass(frozen=True, slots=True)

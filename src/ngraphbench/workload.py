@@ -24,7 +24,7 @@ Layout of the folder::
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ __all__ = [
     "Workload",
     "batch_folder",
     "flushed_root",
+    "item_axes",
     "read_arrays",
     "write_arrays",
 ]
@@ -98,6 +99,18 @@ def write_arrays(path: Path, arrays: Arrays) -> None:
     with partial.open("wb") as file:
         np.savez(file, __names__=names, **members)  # type: ignore[arg-type]
     partial.replace(path)
+
+
+def item_axes(
+    specs: Sequence[TensorSpec], axes: Mapping[str, int | None], *, batch: int
+) -> dict[str, int]:
+    """Return along which axis of an input its items lie, for inputs that have such an axis.
+
+    It is the batch axis. A model that is fixed to one batch size does not tell its own: there it
+    is the first one, where that is as long.
+    """
+    known = {name: axis for name, axis in axes.items() if axis is not None}
+    return known or {spec.name: 0 for spec in specs if spec.shape[:1] == (batch,)}
 
 
 def _no_builder(workload: Workload) -> Any:
@@ -222,7 +235,7 @@ class Workload:
         return self._items(read_arrays(path))
 
     def _items(self, arrays: Arrays) -> Iterator[Arrays]:
-        held = {name: axis for name in arrays if (axis := self.axes.get(name)) is not None}
+        held = item_axes(self.inputs, self.axes, batch=self.batch)
         items = min((arrays[name].shape[axis] for name, axis in held.items()), default=self.batch)
         for start in range(0, items, self.batch):
             rows = np.arange(start, start + self.batch)

@@ -17,7 +17,7 @@ from onnx import ModelProto, TensorProto
 from tests.cases import onnx_graphs, onnx_oddities
 from tests.cases.onnx_building import GRAPHS, constant, fed, model, node, normal, value
 
-__all__ = ["write_cases"]
+__all__ = ["external_model", "external_tensor", "write_cases"]
 
 # Importing a module of graphs adds its cases to GRAPHS.
 _MODULES = (onnx_graphs, onnx_oddities)
@@ -63,21 +63,23 @@ def _external(out: Path, cases: dict[str, dict[str, Any]]) -> None:
     ):
         path = out / folder / f"{name}.onnx"
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes(_external_model(location).SerializeToString())
+        path.write_bytes(external_model(location).SerializeToString())
         if valid:
             (path.parent / location).write_bytes(weights)
         cases[name] = _entry(path, valid, {"x": fed(["B", 8])}, expect)
 
 
-def _external_model(location: str) -> ModelProto:
-    tensor = _external_tensor("w", [8, 4], location)
+def external_model(location: str) -> ModelProto:
+    """Return a model whose 128 bytes of weights lie in another file."""
+    tensor = external_tensor("w", [8, 4], location)
     made = model([node("MatMul", ["x", "w"], ["y"])], [value("x", shape=["N", 8])],
                  [value("y", shape=["N", 4])])  # fmt: skip
     made.graph.initializer.append(tensor)
     return made
 
 
-def _external_tensor(name: str, dims: list[int], location: str) -> TensorProto:
+def external_tensor(name: str, dims: list[int], location: str) -> TensorProto:
+    """Return a tensor of floats that lies in another file."""
     tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=dims)
     tensor.data_location = TensorProto.EXTERNAL
     for key, text in (
@@ -111,7 +113,7 @@ def _big(out: Path, cases: dict[str, dict[str, Any]]) -> None:
     path.parent.mkdir(exist_ok=True)
     ids, y = value("ids", TensorProto.INT64, ["N"]), value("y", shape=["N", 4])
     made = model([node("Gather", ["E", "ids"], ["y"])], [ids], [y])
-    made.graph.initializer.append(_external_tensor("E", [BIG_ROWS, 4], "E.bin"))
+    made.graph.initializer.append(external_tensor("E", [BIG_ROWS, 4], "E.bin"))
     path.write_bytes(made.SerializeToString())
     with (path.parent / "E.bin").open("wb") as file:
         file.truncate(BIG_ROWS * 16)

@@ -18,6 +18,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ngraphbench.models.onnxdata import load_whole
+
 MAGIC = b"fake plan "
 DLA_KINDS = ("Conv", "Relu")
 MEMORY: dict[int, Any] = {}
@@ -160,10 +162,8 @@ class OnnxParser:
         return self.errors[index]
 
     def parse_from_file(self, path: str) -> bool:
-        import onnx
-
         try:
-            model = onnx.load(path)
+            model = load_whole(Path(path))
         except Exception:
             self.errors.append(ParserError("Failed to parse ONNX model from file"))
             return False
@@ -230,7 +230,7 @@ class Builder:
             config.cache.content += b"measured "
         sys.modules["tensorrt"].built.append(config)
         head = json.dumps({"flags": sorted(config.flags)}).encode()
-        return MAGIC + head + b"\n" + Path(network.path).read_bytes()
+        return MAGIC + head + b"\n" + load_whole(Path(network.path)).SerializeToString()
 
 
 class Runtime:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ngraphbench.errors import CompileFailed, RunFailed, Unsupported
+from ngraphbench.models.onnxdata import load_whole
 from ngraphbench.plugin import Compiler, Program
 from ngraphbench.types import Array, Arrays, Device, Json, OptionValue, Support
 from ngraphbench.workload import Workload
@@ -74,7 +75,7 @@ def read_model(path: Path) -> Any:
     from onnx.reference import ReferenceEvaluator
 
     try:
-        return ReferenceEvaluator(str(path))
+        return ReferenceEvaluator(load_whole(path))
     except Exception as error:
         raise CompileFailed(f"cannot read the model: {error}", reason="load-model") from error
 

@@ -38,6 +38,7 @@ PLANTED = [
     ("test_lanes_have_inputs_of_their_own", bad_promises.SharesLanes),
     ("test_lanes_have_inputs_of_their_own", bad_promises.GivesFewLanes),
     ("test_lanes_skip_no_work", bad_promises.SkipsWorkInLanes),
+    ("test_weights_beside_the_file_are_read", bad_promises.TrustsNoLinks),
     ("test_foreign_form_is_unsupported", bad_promises.TakesAnyForm),
     ("test_broken_model_fails_with_its_cause", bad_promises.LeaksVendorErrors),
     ("test_close_is_final", bad_outputs.CannotCloseTwice),

@@ -50,6 +50,8 @@ def python(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     assert not (tmp_path / "store").exists()
 
 
+# The suite judges threads and times, whoever runs it.
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "python"), [(name, name) for name in SUITES], ids=list(SUITES), indirect=["python"]

@@ -195,6 +195,14 @@ def test_a_provider_that_did_not_start_fails_the_cell(
         OnnxRuntime().compile(workload, Device(accelerator="cuda"), {})
 
 
+def test_a_build_without_cuda_does_not_work_on_it() -> None:
+    vendor = pytest.importorskip("onnxruntime")
+    if CUDA in vendor.get_available_providers():
+        pytest.skip("this build has CUDA")
+    support = OnnxRuntime().probe(Device(accelerator="cuda"))
+    assert not support.ok and "onnxruntime-gpu" in support.hint
+
+
 def test_a_provider_that_is_not_in_this_build_is_unsupported(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     root = write_workload(tmp_path / "mlp", "mlp", batches=(2,))

@@ -48,6 +48,7 @@ def test_installed_plugin_is_discovered(site: Path) -> None:
     assert _python(site, "-c", code).strip() == "ngb_toy:Toy"
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_installed_plugin_keeps_the_contract(site: Path) -> None:
     report = _python(site, "-m", "pytest", "tests", "-q", "-rs", "-p", "no:cacheprovider")

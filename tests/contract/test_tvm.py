@@ -143,6 +143,17 @@ def test_a_tuned_program_computes_the_same(tmp_path: Path) -> None:
     assert took[1] < 0.1 * took[0], "the second compile finds the records of the first"
 
 
+@pytest.mark.slow
+def test_a_tuned_program_uses_the_threads_asked_for(tmp_path: Path) -> None:
+    if not (support := COMPILER.probe(Device())).ok:
+        pytest.skip(support.hint)
+
+    class Tuned(TestTvm):
+        heavy_options: ClassVar = {"trials": 4, "tuning_s": 0.0, "database": str(tmp_path / "kept")}
+
+    Tuned().test_threads_asked_for_are_used(tmp_path)
+
+
 def test_a_database_has_an_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tmp_path / "model.onnx"
     model.write_text("model")

@@ -14,45 +14,13 @@ from ngraphbench.compilers import openvino
 from ngraphbench.compilers.fake import FakeCompiler
 from ngraphbench.compilers.onnxruntime import OnnxRuntime
 from ngraphbench.compilers.openvino import OpenVino
-from ngraphbench.compilers.pytorch import Eager, Inductor
+from ngraphbench.compilers.pytorch import Eager
 from ngraphbench.errors import CompileFailed, RunFailed, Unsupported
 from ngraphbench.models.modules import build_module
 from ngraphbench.plugin import Compiler, Program, RunsConcurrently, resolve_options
-from ngraphbench.session.flags import coverage_flag
 from ngraphbench.testing.workloads import fake_workload, reference_arrays
 from ngraphbench.types import Arrays, Device, TensorSpec, storage_dtype
 from ngraphbench.workload import Workload, write_arrays
-
-PARTLY_TAKEN = """
-import torch
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = torch.nn.ModuleList(torch.nn.Linear(64, 64) for _ in range(4))
-
-    @torch.compiler.disable
-    def aside(self, x):
-        return self.layers[3](x)
-
-    def forward(self, x):
-        x = self.layers[1](self.layers[0](x))
-        return self.layers[2](self.aside(x))
-"""
-
-NEVER_THE_SAME = """
-import torch
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(64, 64)
-        self.calls = 0
-
-    def forward(self, x):
-        self.calls += 1
-        return self.layer(x) + 0 * self.calls
-"""
 
 DEVICE = Device(threads=1)
 ONNX_COMPILERS = [OnnxRuntime(), OpenVino()]
@@ -282,60 +250,6 @@ def test_failing_module_is_told_with_its_cause(tmp_path: Path) -> None:
     workload = _torch_workload(tmp_path, "raise ValueError('odd input')")
     with pytest.raises(CompileFailed, match="ValueError: odd input"):
         Eager().compile(workload, DEVICE, {})
-
-
-@pytest.mark.slow
-def test_inductor_counts_its_graphs(tmp_path: Path) -> None:
-    _require(Inductor())
-    workload = _torch_workload(tmp_path, "return x + 1 if x.sum() > 0 else x - 1")
-    coverage = Inductor().compile(workload, DEVICE, {}).coverage()
-    assert coverage["graphs"] == 2
-    assert coverage["graph_breaks"] == 1
-    assert not coverage["fell_back_to_eager"]
-
-
-@pytest.mark.slow
-def test_inductor_tells_what_it_did_not_compile(tmp_path: Path) -> None:
-    program = _inductor(tmp_path, PARTLY_TAKEN)
-    coverage = program.coverage()
-    # Three of four equal products are inside of graphs.
-    assert coverage["share"] == pytest.approx(0.75)
-    assert coverage["unit"] == "flops"
-    assert coverage["graph_breaks"] >= 1
-    assert (coverage["recompiles"], coverage["recompile_limit_hit"]) == (0, False)
-    again = program.coverage()
-    assert again == coverage, "Looking at it must not look like a recompilation."
-
-
-@pytest.mark.slow
-def test_inductor_tells_that_it_gave_up_recompiling(tmp_path: Path) -> None:
-    _require(Inductor())
-    dynamo: Any = pytest.importorskip("torch._dynamo")
-    with dynamo.config.patch(recompile_limit=3):
-        coverage = _inductor(tmp_path, NEVER_THE_SAME).coverage()
-    dynamo.reset()
-    assert coverage["recompile_limit_hit"] and coverage["fell_back_to_eager"]
-    assert (coverage["graph_breaks"], coverage["recompiles"]) == (0, 2)
-    flag = coverage_flag(coverage)
-    assert flag is not None and flag["flag"] == "partly-compiled"
-
-
-def _inductor(tmp_path: Path, source: str) -> Any:
-    _require(Inductor())
-    (tmp_path / "b2").mkdir()
-    (tmp_path / "net.py").write_text(source)
-    write_arrays(tmp_path / "b2/inputs-a.npz", {"x": np.ones((2, 64), np.float32)})
-    workload = Workload(
-        root=tmp_path,
-        batch=2,
-        precision="fp32",
-        forms=("torch",),
-        inputs=(TensorSpec("x", "float32", (2, 64)),),
-        outputs=(TensorSpec("output", "float32", (2, 64)),),
-        model={"source": "net.py:Net", "path": str(tmp_path / "net.py"), "kind": "file", "seed": 0},
-        build=build_module,
-    )
-    return Inductor().compile(workload, DEVICE, {})
 
 
 def test_fake_runs_its_own_workload(tmp_path: Path) -> None:

@@ -33,12 +33,21 @@ def test_a_run_against_its_repeat(comparing: Comparing, pairs: int):
     assert not too_often(found.declared, pairs, 0.05)
 
 
-def test_a_slow_down_is_found():
-    comparing = Comparing("ar-slow", slower=0.10)
+@pytest.mark.parametrize(
+    "comparing",
+    [Comparing("ar-slow", slower=0.10), Comparing(launch_sd=0.005, slower=0.05)],
+    ids=str,
+)
+def test_a_slow_down_is_found(comparing: Comparing):
     found = count(comparing, pairs=15)
     print(spelled(comparing, found))
     assert not too_often(found.pairs - found.seen, found.pairs, 0.05)
     assert not too_often(found.blamed, found.pairs, 0.05)
+
+
+def test_a_slow_down_below_the_threshold_is_not_taken_for_found():
+    found = count(Comparing(launch_sd=0.005, slower=0.02), pairs=8)
+    assert too_often(found.pairs - found.seen, found.pairs, 0.05)
 
 
 def test_without_the_launch_term_it_would_cry_wolf(monkeypatch: pytest.MonkeyPatch):

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from processes import free_port
 
 from ngraphbench.engines.ssh import SSH_VARIABLE
 
@@ -47,7 +48,7 @@ def boards(folder: Path, monkeypatch: pytest.MonkeyPatch, count: int = 1) -> Ite
     running, texts = [], []
     try:
         for number in range(count):
-            port = _free_port()
+            port = free_port()
             running.append(_sshd(folder, keys, port=port, number=number))
             user = getpass.getuser()
             texts.append(f"ssh://{user}@127.0.0.1:{port}?python={sys.executable}")
@@ -88,9 +89,3 @@ def _sshd(folder: Path, keys: Path, *, port: int, number: int) -> subprocess.Pop
         time.sleep(0.05)
     process.kill()
     pytest.fail((folder / f"sshd-{number}.log").read_text())
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

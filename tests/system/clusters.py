@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from processes import wait_until
+from processes import free_port, wait_until
 
 from ngraphbench.engines.certificates import make_certificates
 from ngraphbench.types import Json
@@ -21,19 +20,32 @@ __all__ = ["Fleet"]
 
 
 class Fleet:
-    """Processes below ``folder``. Each agent has a host lock, a TMPDIR and a root of its own."""
+    """Processes below ``folder``. Each agent has a host lock, a TMPDIR and a root of its own.
 
-    def __init__(self, folder: Path, names: Iterable[str]) -> None:
+    ``host`` is the address of this machine on which the scheduler listens, ``within`` a command
+    by device that starts its agent, such as in a network of its own.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        names: Iterable[str],
+        *,
+        host: str = "127.0.0.1",
+        within: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        self.host = host
+        self.within = dict(within or {})
         self.folder = folder
         self.names = tuple(names)
         self.certificates = folder / "certs"
         make_certificates(self.certificates, self.names, days=1)
-        self.port = _free_port()
+        self.port = free_port()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
     def address(self) -> str:
-        return f"tls://127.0.0.1:{self.port}"
+        return f"tls://{self.host}:{self.port}"
 
     @property
     def described(self) -> Json:
@@ -41,13 +53,13 @@ class Fleet:
         client = str(self.certificates / "client")
         return {"texts": list(self.names), "address": self.address, "certificates": client}
 
-    def start_scheduler(self, host: str = "127.0.0.1") -> None:
+    def start_scheduler(self, host: str = "") -> None:
         certs = str(self.certificates / "scheduler")
-        place = ["--host", host, "--port", str(self.port), "--certs", certs]
+        place = ["--host", host or self.host, "--port", str(self.port), "--certs", certs]
         self._start("scheduler", ["cluster", "scheduler", *place])
         assert self.said("scheduler", "scheduler at"), self.log("scheduler")
 
-    def start_agent(self, name: str, **variables: str) -> None:
+    def start_agent(self, name: str) -> None:
         certs = str(self.certificates / f"device-{name}")
         place = ["--scheduler", self.address, "--certs", certs, "--root", str(self.root(name))]
         temporary = self.folder / f"tmp-{name}"
@@ -61,9 +73,8 @@ class Fleet:
             "MKL_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
             "MALLOC_TRIM_THRESHOLD_": "65536",
-            **variables,
         }
-        self._start(f"agent-{name}", ["agent", "--name", name, *place], given)
+        self._start(f"agent-{name}", ["agent", "--name", name, *place], given, name)
 
     def start(self) -> Fleet:
         """Start all, and return once every agent is connected."""
@@ -80,10 +91,10 @@ class Fleet:
     def root(self, name: str) -> Path:
         return self.folder / f"root-{name}"
 
-    def kill(self, what: str, how: int = signal.SIGKILL) -> None:
+    def kill(self, what: str) -> None:
         """Kill ``scheduler`` or ``agent-NAME`` and wait until it is gone."""
         process = self.processes.pop(what)
-        process.send_signal(how)
+        process.kill()
         process.wait(60)
 
     def stop(self) -> None:
@@ -104,10 +115,12 @@ class Fleet:
     def said(self, what: str, text: str, patience_s: float = 90) -> bool:
         return wait_until(lambda: text in self.log(what), patience_s)
 
-    def _start(self, what: str, command: list[str], variables: Any = None) -> None:
+    def _start(
+        self, what: str, command: list[str], variables: Any = None, device: str = ""
+    ) -> None:
         with (self.folder / f"{what}.log").open("wb") as log:
             self.processes[what] = subprocess.Popen(
-                [sys.executable, "-m", "ngraphbench", *command],
+                [*self.within.get(device, ()), sys.executable, "-m", "ngraphbench", *command],
                 env={**os.environ, **(variables or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -115,9 +128,3 @@ class Fleet:
                 start_new_session=True,
             )
         time.sleep(0.05)
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

@@ -15,6 +15,7 @@ from command_line import ngb, records, write_model
 from fake_runs import FAKE, campaign, compiler, fake_plan, small_profile
 from lane_faults import TARGET
 from late_faults import TARGET as LATE
+from steady import as_steady
 
 from ngraphbench.api import Run
 from ngraphbench.case import Case, Method
@@ -34,7 +35,7 @@ def measured(plan: Plan, folder: Path, method: Method) -> tuple[dict[str, Json],
     found = running.directory.records()
     for record in found:
         jsonschema.Draft202012Validator(load_schema()).validate(record)
-    cases = {record["label"]: record for record in found if record["kind"] == "case"}
+    cases = {record["label"]: as_steady(record) for record in found if record["kind"] == "case"}
     return cases, found[-1]
 
 
@@ -49,7 +50,7 @@ def test_every_block_by_command_line(tmp_path: Path) -> None:
         cwd=tmp_path,
         check=0,
     )
-    (record,) = records(done)
+    (record,) = map(as_steady, records(done))
     assert record["status"] == "ok"
     blocks = {(b["kind"], b["in_flight"]): b for b in record["blocks"]}
     assert set(blocks) == {("tails", None), ("paced", None), ("concurrent", 1), ("concurrent", 2)}

@@ -9,6 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 from fake_runs import campaign, compiler, fake_plan, small_profile
+from steady import as_steady
 
 from ngraphbench.plan import Plan
 from ngraphbench.session.launches import learn, learned, state_file
@@ -29,7 +30,7 @@ def measure(folder: Path, claim: str, *, epochs: int = 3, **options: Any) -> tup
     plan = Plan(plan.name, (replace(session, method=method),))
     campaign(folder / "run", plan).run()
     directory = RunDir.open(folder / "run")
-    records = {record["label"]: record for record in directory.latest()}
+    records = {record["label"]: as_steady(record) for record in directory.latest()}
     record, (about,) = records[refs[1].text], directory.sessions()
     for found in (record, about):
         jsonschema.Draft202012Validator(load_schema()).validate(found)

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from clusters import Fleet
-from fake_runs import campaign, compiler, small_profile
-from fleet_runs import check_once, client, fleet_plan, make_engine, run_fleet, spans
-from processes import processes_of, wait_until
+from command_line import start
+from fake_runs import compiler, small_profile
+from fleet_runs import (
+    check_alike,
+    check_once,
+    client,
+    events,
+    finish,
+    fleet_plan,
+    make_engine,
+    most_at_once,
+    run_fleet,
+    spans,
+)
+from processes import dirt, processes_of, wait_until
+from steady import as_steady
 
 from ngraphbench.campaign import Arrivals, Campaign
 from ngraphbench.plan import Plan
@@ -46,11 +59,6 @@ def clean(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert wait_until(lambda: not left(fleet, before)), left(fleet, before)
 
 
-def dirt() -> list[str]:
-    places = [Path("/tmp"), Path("/dev/shm")]
-    return [str(path) for place in places for path in place.glob("ngb-dirt-*")]
-
-
 def left(fleet: Fleet, before: set[str]) -> list[str]:
     """What is on the devices beside agents, scheduler and the files sent to them."""
     found = [path for path in dirt() if path not in before]
@@ -62,20 +70,6 @@ def left(fleet: Fleet, before: set[str]) -> list[str]:
     return found + [f"{pid} {what}" for pid, what in below.items() if pid not in known]
 
 
-def events(running: subprocess.Popen[str]) -> Iterator[Json]:
-    assert running.stdout is not None
-    for line in running.stdout:
-        yield json.loads(line)
-
-
-def finish(running: subprocess.Popen[str]) -> None:
-    for _ in events(running):
-        pass
-    assert running.wait(120) == 0
-    assert running.stdout is not None
-    running.stdout.close()
-
-
 def test_three_devices_work_in_parallel_and_give_what_the_local_engine_gives(
     fleet: Fleet, tmp_path: Path
 ) -> None:
@@ -85,23 +79,12 @@ def test_three_devices_work_in_parallel_and_give_what_the_local_engine_gives(
     found = spans(tmp_path / "run")
     assert {name: len(each) for name, each in found.items()} == dict.fromkeys(NAMES, 8)
     for each in found.values():
-        assert all(end <= begin for (_, end), (begin, _) in pairwise(each))
-    assert max(each[0][0] for each in found.values()) <= min(e[0][1] for e in found.values())
-    local = fleet_plan(tmp_path, ["local"], compilers=[compiler(work_us=50)])
-    campaign(tmp_path / "local", local).run()
-    ours, here = RunDir.open(tmp_path / "local").latest()[0], RunDir.open(tmp_path / "local")
-    for record in records:
-        assert set(record) == set(ours)
-        for key in ("summary", "costs", "verification", "environment", "measurement"):
-            assert set(record[key]) == set(ours[key]), key
-        assert (tmp_path / "run" / record["measurement"]["samples"]).exists()
-        # The agents' own variables are those of a nanny: see clusters.
-        assert record["environment"]["variables"]["OMP_NUM_THREADS"] == "2"
-        assert "MALLOC_TRIM_THRESHOLD_" not in record["environment"]["variables"]
-    for record in RunDir.open(tmp_path / "run").sessions():
-        assert set(record) == set(here.sessions()[0])
-        assert set(record["host"]) == set(here.sessions()[0]["host"])
-        assert record["canaries"]["compute"]["median_ns"] > 0
+        assert all(end <= begin for (_, end), (begin, _) in pairwise(each)), each
+    assert most_at_once(found) == len(NAMES), found
+    sessions = RunDir.open(tmp_path / "run").sessions()
+    check_alike([*records, *sessions], tmp_path)
+    assert all((tmp_path / "run" / r["measurement"]["samples"]).exists() for r in records)
+    assert all(record["canaries"]["compute"]["median_ns"] > 0 for record in sessions)
 
 
 def test_an_agent_killed_at_each_stage_loses_and_leaves_nothing(
@@ -113,7 +96,8 @@ def test_an_agent_killed_at_each_stage_loses_and_leaves_nothing(
     running = client(tmp_path / "run", plan, {**fleet.described, "texts": ["a"]})
     stages = iter(
         [
-            ("provision", lambda e: e.get("phase") == "export"),
+            # Models are exported by the client; a device is provided with their files.
+            ("provision", lambda e: e.get("phase") == "send"),
             ("compile", lambda e: e.get("phase") == "compile"),
             ("measure", lambda e: e["event"] == "round"),
             ("report", lambda e: e["event"] == "epoch_done"),
@@ -123,7 +107,9 @@ def test_an_agent_killed_at_each_stage_loses_and_leaves_nothing(
     stage, is_reached = next(stages)
     session = killed = 0
     for event in events(running):
-        session += event["event"] == "session"
+        if event["event"] == "session":
+            # A session that is tried again is the same one.
+            session = event["index"]
         # A stage for each session, so that none is met twice.
         if killed < session and is_reached(event):
             if stage == "teardown":
@@ -187,15 +173,19 @@ def connected(fleet: Fleet) -> frozenset[str]:
 def test_a_link_cut_for_a_while_is_gone_on_with(fleet: Fleet, tmp_path: Path) -> None:
     profile = small_profile(rounds=30, slot_ms=20)
     plan = fleet_plan(tmp_path, ["a"], compilers=[compiler()], profile=profile)
-    running = client(tmp_path / "run", plan, fleet.described)
+    # As a minute is longer than what a client waits for an answer, so are seconds here.
+    short = {"connect_s": 1.5, "patience": {"answer_s": 2.0}}
+    running = client(tmp_path / "run", plan, {**fleet.described, **short})
     scheduler = fleet.processes["scheduler"]
-    for event in events(running):
+    heard = events(running)
+    for event in heard:
         if event["event"] == "round":
             break
-    # Nothing passes through a scheduler that stands still; seconds stand for a minute here.
+    # Nothing passes through a scheduler that stands still.
     scheduler.send_signal(signal.SIGSTOP)
     assert not wait_until(lambda: running.poll() is not None, 5)
     scheduler.send_signal(signal.SIGCONT)
+    assert any("Waiting for it" in event.get("text", "") for event in heard)
     finish(running)
     check_once(tmp_path / "run", plan)
 
@@ -203,11 +193,16 @@ def test_a_link_cut_for_a_while_is_gone_on_with(fleet: Fleet, tmp_path: Path) ->
 def test_a_device_gone_for_good_becomes_records_and_the_rest_finishes(
     fleet: Fleet, tmp_path: Path
 ) -> None:
-    plan = fleet_plan(tmp_path, ["b", "c"], compilers=[compiler()])
-    fleet.kill("agent-c")
+    profile = small_profile(rounds=30, slot_ms=20)
+    plan = fleet_plan(tmp_path, ["b", "c"], sessions=2, compilers=[compiler()], profile=profile)
+    patience = {"answer_s": 3.0, "lost_s": 3.0}
+    running = client(tmp_path / "run", plan, {**fleet.described, "patience": patience})
     try:
-        described = {**fleet.described, "patience": {"lost_s": 3.0}}
-        run_fleet(tmp_path / "run", plan, described)
+        for event in events(running):
+            if event["event"] == "round" and event["device"] == "c":
+                break
+        fleet.kill("agent-c")
+        finish(running)
     finally:
         fleet.start_agent("c")
     records = check_once(tmp_path / "run", plan, status=None)
@@ -247,29 +242,69 @@ def test_a_session_that_crashes_its_agent_becomes_records(fleet: Fleet, tmp_path
     assert fleet.processes["agent-a"].poll() is None
 
 
-def test_an_interrupt_stops_the_device_and_a_resume_finishes(fleet: Fleet, tmp_path: Path) -> None:
-    profile = small_profile(epochs=2, rounds=30, slot_ms=20)
-    plan = fleet_plan(tmp_path, ["b"], compilers=[compiler()], profile=profile)
-    running = client(tmp_path / "run", plan, fleet.described)
-    for event in events(running):
-        if event["event"] == "round":
-            running.send_signal(signal.SIGINT)
-            break
-    assert running.wait(60) == 130
-    run_fleet(tmp_path / "run", plan, fleet.described)
-    check_once(tmp_path / "run", plan)
+EXPERIMENT = """
+name: boards
+models: [double.onnx]
+compilers: [{fake: {work_us: 50, compile_ms: 1500}}]
+devices: [a, b]
+batch_sizes: [1]
+measure: {profile: default, threads: 2}
+"""
 
 
-def test_what_was_sent_once_is_not_sent_again(fleet: Fleet, tmp_path: Path) -> None:
+def test_a_command_that_was_interrupted_is_gone_on_with_by_the_same_command(
+    fleet: Fleet, tmp_path: Path, site: Mapping[str, str]
+) -> None:
+    (tmp_path / "boards.yaml").write_text(EXPERIMENT)
+    certs = fleet.certificates / "client"
+    command = ["run", "boards.yaml", "--out", "run", "--cluster", fleet.address, "--certs", certs]
+    first = start(*command, cwd=tmp_path, env=site)
+    before = {name: set(epochs_done(fleet, name)) for name in "ab"}
+
+    def begun(name: str) -> bool:
+        found = epochs_done(fleet, name)
+        return any(found[path] for path in set(found) - before[name])
+
+    assert wait_until(lambda: begun("a") or first.poll() is not None, 120)
+    first.send_signal(signal.SIGINT)
+    _, said = first.communicate(timeout=60)
+    assert first.returncode == 130, said
+    assert "Interrupted. Finished epochs are kept" in said
+    second = start(*command, "--json", cwd=tmp_path, env=site)
+    out, said = second.communicate(timeout=120)
+    assert second.returncode == 0, said
+    assert "launches are kept" in said
+    told = [as_steady(record) for record in json.loads(out)]
+    assert {r["case"]["device"]["name"]: r["status"] for r in told} == {"a": "ok", "b": "ok"}
+    journal = [r["case_id"] for r in RunDir.open(tmp_path / "run").records() if r["kind"] == "case"]
+    assert sorted(journal) == sorted(r["case_id"] for r in told)
+    assert {r["measurement"]["epochs"] for r in told} == {2}
+
+
+def epochs_done(fleet: Fleet, name: str) -> dict[Path, int]:
+    """Return how many launches each session has behind it whose spool a device keeps."""
+    found = {}
+    for path in fleet.root(name).glob("runs/*/spool/*/state.json"):
+        with suppress(FileNotFoundError):  # fetched and removed meanwhile
+            found[path] = int(json.loads(path.read_text())["epochs_done"])
+    return found
+
+
+def test_what_was_sent_or_found_once_is_not_sent_or_searched_for_again(
+    fleet: Fleet, tmp_path: Path
+) -> None:
     engine = make_engine(fleet.described)
-    sent: list[Json] = []
+    sent: list[list[Json]] = []
+    found = set()
+    searching = compiler(database=str(tmp_path / "kept"))
+    first, elsewhere = fleet_plan(tmp_path, ["b", "a"], compilers=[searching]).sessions
     try:
-        plan = fleet_plan(tmp_path, ["b"], sessions=2, compilers=[compiler()])
-        for number, session in enumerate(plan.sessions):
-            again = session.retry(session.cases, 7)
-            for one in (session, again) if number else (session,):
-                sent.clear()
-                engine.submit(one, (tmp_path / "run"), sent.append)
-        assert not [event for event in sent if event.get("phase") == "send"]
+        for session in (first, first.retry(first.cases, 7), elsewhere):
+            events: list[Json] = []
+            (record, _) = engine.submit(session, tmp_path / "run", events.append)["records"]
+            found.add(record["coverage"]["found"])
+            sent.append([event for event in events if event.get("phase") == "send"])
     finally:
         engine.close()
+    assert len(found) == 1, "a search was made anew"
+    assert [bool(each) for each in sent] == [True, False, True]

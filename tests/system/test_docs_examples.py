@@ -25,18 +25,20 @@ def steps(page: str) -> list[tuple[str, str]]:
 
 
 def test_the_tutorial_from_top_to_bottom(tmp_path: Path) -> None:
-    told = ""
+    told = compared = ""
     for language, text in steps("tutorial.md"):
         if language == "python":
             told += _python(text, tmp_path)
             continue
         for line in text.splitlines():
             if not line.startswith(ELSEWHERE):
-                told += _typed(line, tmp_path)
+                compared = _typed(line, tmp_path)
+                told += compared
     assert (tmp_path / "runs" / "first" / "report.html").is_file()
     assert (tmp_path / "tables" / "cells.csv").is_file()
     assert "onnxruntime 8 ok" in told
-    assert "cells compared" in told or "regression" in told
+    # Two runs of the same, measured for milliseconds: either may be taken for the slower one.
+    assert re.search(r"No regression in 2 cells compared|[12] regressions?: ", compared), compared
 
 
 def _python(text: str, folder: Path) -> str:

@@ -77,8 +77,8 @@ def test_an_onnx_file_becomes_a_workload(tmp_path: Path, cases: dict[str, dict])
     workload = Workload.open(tmp_path, batch=3)
     assert workload.inputs[0].shape == (3, 8)
     assert workload.outputs[0].shape == (3, 4)
-    assert (workload.folder / "weights-0.bin").stat().st_nlink > 1
-    weights = np.frombuffer((workload.folder / "weights-0.bin").read_bytes(), np.float32)
+    assert (workload.folder / "model.onnx.data").stat().st_nlink > 1
+    weights = np.frombuffer((workload.folder / "model.onnx.data").read_bytes(), np.float32)
     expected = workload.input_arrays("b")["x"] @ weights.reshape(8, 4)
     found = read_arrays(workload.folder / "reference-b.npz")["y"]
     assert np.allclose(found, expected, atol=1e-5)

@@ -12,6 +12,7 @@ import late_faults
 import pytest
 from fake_runs import campaign, compiler, fake_plan
 from processes import processes_of, wait_until
+from steady import as_steady
 
 from ngraphbench.records import FAILURES
 from ngraphbench.store.rundir import RunDir
@@ -67,7 +68,7 @@ def measured(folder: Path, candidates: list[Any]) -> dict[str, dict[str, Any]]:
     for record in directory.records():
         validator.validate(record)
     (session,) = directory.sessions()
-    cases = directory.latest()
+    cases = [as_steady(record) for record in directory.latest()]
     assert sorted(session["cases"]) == sorted(record["case_id"] for record in cases)
     assert len(cases) == len(candidates)
     for record in cases:
@@ -117,3 +118,21 @@ def test_faults_that_come_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert outcome(found["late"]) == ("ok", "", "measure")
     cause = found["late:kind=raise"]["detail"]["cause"]
     assert re.search(r"late_faults\.py.*in _fail", cause)
+
+
+def test_where_memory_ends_is_found_and_smaller_batches_are_kept(tmp_path: Path) -> None:
+    heavy = compiler(row_mib=24)
+    plan = fake_plan(tmp_path, [compiler(), heavy], limits=LIMITS, batches=(1, 64))
+    campaign(tmp_path / "run", plan).run()
+    cells = map(as_steady, RunDir.open(tmp_path / "run").latest())
+    found = {(r["label"], r["case"]["batch"]): r for r in cells}
+    light = found[compiler().text, 64]
+    assert (light["status"], found[heavy.text, 1]["status"]) == ("ok", "ok")
+    told = found[heavy.text, 64]
+    assert outcome(told) == ("oom", "memory", "compile")
+    fits, exceeds = told["detail"]["largest_batch"], told["detail"]["smallest_batch_oom"]
+    # 512 MiB, of which the interpreter takes less than 100.
+    assert 24 * fits < 512 and 24 * exceeds > 512 - 100
+    assert exceeds <= max(1.25 * fits, fits + 1)
+    assert f"Batch {fits} fits, batch {exceeds} does not." in told["message"]
+    assert wait_until(lambda: not processes_of(tmp_path)), processes_of(tmp_path)

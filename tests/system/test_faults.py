@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import subprocess
+import shutil
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benching import TORCH_CASES, bench
+from case_expectations import MODULES
 from processes import processes_of, wait_until
 
 from ngraphbench.store.rundir import RunDir
+from ngraphbench.types import Json
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.usefixtures("own_lock"),
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="models need torch"),
     pytest.mark.skipif(importlib.util.find_spec("onnxruntime") is None, reason="a second compiler"),
 ]
 
-ROOT = Path(__file__).parents[2]
-CASES = "tests/cases/torch_cases.py"
-TIMEOUT_S = 20
-PATIENCE_S = 900
+TIMEOUT_S = 30
 
 OK = ("ok", "", "measure")
 EXPECTED = {
+    ("no_tensor_out", 1): ("failed", "no-tensor-output", "export"),
+    ("no_tensor_out", 4): ("failed", "no-tensor-output", "export"),
     ("exits", 1): ("crashed", "exit:3", "export"),
     ("exits", 4): ("crashed", "exit:3", "export"),
     ("segfaults", 1): ("crashed", "signal:SIGSEGV", "export"),
@@ -44,55 +45,68 @@ EXPECTED = {
     ("dict_out", 1): OK,
     ("dict_out", 4): OK,
 }
+WORDS = {
+    "no_tensor_out": "no tensor",
+    "hangs_on_large": f"{TIMEOUT_S} s",
+    "exits": "exit code 3",
+    "segfaults": "SIGSEGV",
+    "allocates_without_end": "2048 MiB",
+}
 COMPILERS = ("eager", "onnxruntime")
 
-Records = dict[tuple[str, int, str], dict[str, Any]]
+Records = dict[tuple[str, int, str], Json]
 
 
-def test_faults_of_models_are_records_and_the_run_goes_on(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    models = [f"{CASES}:{name}" for name in dict.fromkeys(name for name, _ in EXPECTED)]
-    options = ["-b", "1,4", "--profile", "quick", "--memory", "2GiB"]
-    options += ["--timeout", f"{TIMEOUT_S}s", "--json", "--out", str(run)]
-    for name in COMPILERS:
-        options += ["-c", name]
-    began = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-m", "ngraphbench", "bench", *models, *options],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    print(f"{time.monotonic() - began:.0f} s")
-    assert wait_until(lambda: not processes_of(tmp_path)), processes_of(tmp_path)
-    assert done.returncode == 1, done.stderr
-    listed = json.loads(done.stdout)
-    found = {(r["case"]["model"]["label"], r["case"]["batch"], r["label"]): r for r in listed}
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("faults")
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> Records:
+    """Return the records of one command over all of them."""
+    shutil.copy(TORCH_CASES, folder / "torch_cases.py")
+    models = [f"torch_cases.py:{name}" for name in dict.fromkeys(name for name, _ in EXPECTED)]
+    chosen = [word for name in COMPILERS for word in ("-c", name)]
+    options = (*chosen, "-b", "1,4", "--timeout", f"{TIMEOUT_S}s")
+    listed = list(bench(models, folder=folder, out="run", options=options))
+    return {(r["case"]["model"]["label"], r["case"]["batch"], r["label"]): r for r in listed}
+
+
+def test_every_torch_case_is_tried() -> None:
+    torch_cases = pytest.importorskip("tests.cases.torch_cases")
+    assert {*MODULES, *WORDS} == set(torch_cases.MODULES)
+    assert set(WORDS) == {name for (name, _), outcome in EXPECTED.items() if outcome != OK}
+
+
+def test_faults_of_models_are_records_and_the_run_goes_on(found: Records, folder: Path) -> None:
     expected = {(*cell, name): value for cell, value in EXPECTED.items() for name in COMPILERS}
     assert {cell: outcome(record) for cell, record in found.items()} == expected
-    check_details(run, found)
-    assert RunDir.open(run).latest() == listed
-    assert not list((run / "spool").iterdir())
+    assert wait_until(lambda: not processes_of(folder)), processes_of(folder)
+    kept = RunDir.open(folder / "run").latest()
+    assert [record["case_id"] for record in kept] == [r["case_id"] for r in found.values()]
+    assert not list((folder / "run" / "spool").iterdir())
 
 
-def outcome(record: dict[str, Any]) -> tuple[str, str, str]:
-    return record["status"], record["reason"], record["stage"]
-
-
-def check_details(run: Path, found: Records) -> None:
-    for record in found.values():
+def test_a_fault_says_how_and_the_others_are_whole(found: Records, folder: Path) -> None:
+    for (name, _, _), record in found.items():
         measured = record["status"] == "ok"
         assert (record["summary"] is not None) == measured
-        assert record["message"] or measured
-        assert (run / record["log"]).stat().st_size < 8 * 1024**2
+        assert measured or WORDS[name] in record["message"]
+        assert (folder / "run" / record["log"]).stat().st_size < 8 * 1024**2
         if measured:
-            assert (run / record["measurement"]["samples"]).exists()
+            assert (folder / "run" / record["measurement"]["samples"]).exists()
             assert record["verification"]["verdict"] == "ok"
+
+
+def test_what_is_told_of_a_flood_a_limit_and_a_crash(found: Records) -> None:
     flood = found[("prints_a_lot", 4, "eager")]
     assert "output-flood" in {flag["flag"] for flag in flood["flags"]}
     limit = found[("allocates_without_end", 1, "eager")]["detail"]["limit_bytes"]
     assert limit == 2 * 1024**3
     trace = found[("segfaults", 1, "eager")]["detail"]["log_tail"]
     assert "torch_cases.py" in trace
+
+
+def outcome(record: dict[str, Any]) -> tuple[str, str, str]:
+    return record["status"], record["reason"], record["stage"]

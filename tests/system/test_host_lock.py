@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from fake_runs import client, compiler, fake_plan, small_profile
 from processes import processes_of, wait_until
+from steady import as_steady
 
 from ngraphbench.agent import host_lock
 from ngraphbench.errors import EnvironmentFailed
@@ -27,7 +28,7 @@ def test_two_runs_take_turns(tmp_path: Path) -> None:
         out, _ = running.communicate(timeout=120)
         assert running.returncode == 0
         events[name] = [json.loads(line) for line in out.splitlines()]
-        assert {r["status"] for r in RunDir.open(tmp_path / name).latest()} == {"ok"}
+        assert {as_steady(r)["status"] for r in RunDir.open(tmp_path / name).latest()} == {"ok"}
 
     waited = [n for n in names if any(event["event"] == "waiting" for event in events[n])]
     assert len(waited) == 1

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
 import pytest
+from command_line import start
 from fake_runs import campaign, client, compiler, fake_plan, small_profile
 from processes import processes_of, wait_until
+from steady import as_steady
 
 from ngraphbench.agent import spool_folder
 from ngraphbench.plan import Plan
@@ -42,19 +43,9 @@ def experiment(tmp_path: Path) -> Path:
 
 
 def ngb(experiment: Path, *more: str) -> subprocess.Popen[str]:
-    """Start ``ngb run`` in the folder of the experiment."""
-    # A process that a shell put into the background ignores SIGINT; a terminal's does not.
-    start = (
-        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
-        " from ngraphbench.cli import main; main()"
-    )
-    return subprocess.Popen(
-        [sys.executable, "-c", start, "run", experiment.name, "--out", "run", "--json", *more],
-        cwd=experiment.parent,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    """Start ``ngb run`` in the folder of the experiment, with launches of about two seconds."""
+    command = ("run", experiment.name, "--out", "run", "--json", *more)
+    return start(*command, cwd=experiment.parent, rounds=20)
 
 
 def epochs_done(run: Path) -> int:
@@ -80,7 +71,7 @@ def test_one_interrupt_then_the_same_command_goes_on(experiment: Path) -> None:
     out, said = second.communicate(timeout=300)
     assert second.returncode == 0, said
     assert "launches are kept" in said
-    assert {record["status"] for record in json.loads(out)} == {"ok"}
+    assert {as_steady(record)["status"] for record in json.loads(out)} == {"ok"}
     for path, text in samples.items():
         final = next(folder.glob(f"run/samples/*/{path.name}"))
         assert final.read_text().startswith(text)
@@ -167,7 +158,7 @@ def test_the_next_session_is_not_begun(tmp_path: Path) -> None:
     running.send_signal(signal.SIGINT)
     running.communicate(timeout=60)
     assert running.returncode == 130
-    (record,) = RunDir.open(tmp_path / "run").latest()
+    (record,) = map(as_steady, RunDir.open(tmp_path / "run").latest())
     assert (record["label"], record["status"]) == ("fake:work_us=10", "ok")
     assert record["measurement"]["rounds"] < 400
 
@@ -191,4 +182,4 @@ def finished(run: Path, plan: Plan) -> dict[str, str]:
     (session,) = plan.sessions
     campaign(run, plan).run()
     assert not spool_folder(run, session).exists()
-    return {record["label"]: record["status"] for record in RunDir.open(run).latest()}
+    return {cell["label"]: as_steady(cell)["status"] for cell in RunDir.open(run).latest()}

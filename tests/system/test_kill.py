@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from fake_runs import client, compiler, fake_plan, small_profile
 from processes import processes_of, wait_until
+from steady import as_steady
 
 from ngraphbench.agent import spool_folder
 from ngraphbench.plan import Plan
@@ -124,7 +125,7 @@ def is_finished(run: Path) -> bool:
 
 def check_finished(run: Path, plan: Plan) -> None:
     directory = RunDir.open(run)
-    cases = [record for record in directory.records() if record["kind"] == "case"]
+    cases = [as_steady(one) for one in directory.records() if one["kind"] == "case"]
     (session,) = plan.sessions
     assert {record["case_id"] for record in cases} == {case.case_id for case in session.cases}
     ok = Counter((r["session_id"], r["case_id"]) for r in cases if r["status"] == "ok")

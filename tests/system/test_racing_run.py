@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
+import re
 import signal
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import ngb, records
+from command_line import ngb, records, start
 from processes import processes_of, wait_until
+from steady import as_steady, is_calm
 
+from ngraphbench.store.rundir import RunDir
 from ngraphbench.store.samples import read_samples
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.usefixtures("own_lock")]
@@ -50,7 +50,7 @@ def flags(record: Mapping[str, Any]) -> dict[str, str]:
 def check(run: Path, found: dict[str, Any]) -> None:
     """Check what holds of every race between two equals and two that are far slower."""
     winner, slow, base = found["fake:units=25"], found[SLOW], found["fake:units=300"]
-    assert {record["status"] for record in found.values()} == {"ok"}
+    assert {as_steady(record)["status"] for record in found.values()} == {"ok"}
     assert "surely slower than fake:units=25" in flags(slow)["dropped"]
     assert "few-rounds" not in flags(slow)
     assert "dropped" not in flags(winner) | flags(base)
@@ -60,25 +60,28 @@ def check(run: Path, found: dict[str, Any]) -> None:
     assert spent[SLOW] < spent["fake:units=25"]
     assert spent["fake:units=300"] < spent["fake:units=25"]
     assert set(rounds(run, base)) == set(rounds(run, winner))
-    assert winner["summary"]["vs_baseline"]["verdict"] == "faster"
+    if is_calm((winner, base), ()):
+        assert winner["summary"]["vs_baseline"]["verdict"] == "faster"
 
 
 def test_a_race_drops_the_slow_ones_and_names_the_fastest(tmp_path: Path, site) -> None:
     path = experiment(tmp_path, "quick")
     done = ngb("run", path.name, "--out", "run", "--json", cwd=tmp_path, env=site, check=0)
-    check(tmp_path / "run", {record["label"]: record for record in records(done)})
+    found = {record["label"]: record for record in records(done)}
+    check(tmp_path / "run", found)
     shown = ngb("show", "run", cwd=tmp_path, env=site, check=0).stdout
     said = " ".join(shown.split())
     assert "1 left the race early, surely slower" in said
-    assert "fake:units=25" in said.split("model batch")[0]
+    if is_calm(found.values(), RunDir.open(tmp_path / "run").sessions()):
+        assert "fake:units=25" in said.split("model batch")[0]
     assert SLOW not in said.split("model batch")[0]
-    assert "ok dropped" in said
+    assert re.search(r"(ok|unstable)\W+dropped", said)
 
 
 def test_who_was_dropped_stays_so_after_an_interrupt(tmp_path: Path, site) -> None:
     path = experiment(tmp_path, "default")
     run = tmp_path / "run"
-    first = start(path, site)
+    first = start("run", path.name, "--out", "run", "--json", cwd=tmp_path, env=site, rounds=100)
     assert wait_until(lambda: state(run).get("epochs_done") == 1, 240)
     first.send_signal(signal.SIGINT)
     _, said = first.communicate(timeout=120)
@@ -89,29 +92,13 @@ def test_who_was_dropped_stays_so_after_an_interrupt(tmp_path: Path, site) -> No
     beaten = [case for case in kept["cases"].values() if case["beaten_by"]]
     assert len(beaten) == 2
 
-    second = start(path, site)
+    second = start("run", path.name, "--out", "run", "--json", cwd=tmp_path, env=site, rounds=100)
     out, said = second.communicate(timeout=400)
     assert second.returncode == 0, said
     found = {record["label"]: record for record in json.loads(out)}
     check(run, found)
     assert set(rounds(run, found[SLOW])) == {0}
     assert len(rounds(run, found["fake:units=25"])) > 1
-
-
-def start(path: Path, site: Mapping[str, str]) -> subprocess.Popen[str]:
-    # A process that a shell put into the background ignores SIGINT; a terminal's does not.
-    code = (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
-        " from ngraphbench.cli import main; main()"
-    )
-    return subprocess.Popen(
-        [sys.executable, "-c", code, "run", path.name, "--out", "run", "--json"],
-        cwd=path.parent,
-        env={**os.environ, **site},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 def state(run: Path) -> dict[str, Any]:

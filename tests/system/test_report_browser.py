@@ -15,16 +15,32 @@ from ngraphbench.api import Run
 from ngraphbench.report.html import write_report
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
-from run_fixture import HOSTILE, full_run
+from curve_fixture import depth_run
+from run_fixture import FELL_BACK, HOSTILE, full_run, run_of_devices, run_of_lengths
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+playwright = pytest.importorskip(
+    "playwright.sync_api", reason="Playwright is missing: pip install -e '.[dev]'"
+)
 
 BROWSER = Path("/usr/bin/chromium")
-pytestmark = pytest.mark.skipif(not BROWSER.exists(), reason=f"there is no {BROWSER}")
+pytestmark = pytest.mark.skipif(
+    not BROWSER.exists(),
+    reason=f"the page was not seen in a browser: no {BROWSER}; apt-get install chromium",
+)
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "quickstart"
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
-PAGES = ("quickstart", "larger", "hostile", "summed")
+PAGES = ("quickstart", "larger", "hostile", "summed", "depth")
+
+CHARTS = {
+    **dict.fromkeys(
+        ("quickstart", "larger", "hostile"),
+        ("speedup", "throughput", "order", "scaling", "friction", "costs", "breakeven"),
+    ),
+    "summed": ("speedup",),
+    "depth": ("depth",),
+}
+"""What each page must draw."""
 
 
 @dataclass
@@ -42,11 +58,17 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     found = {name: folder / f"{name}.html" for name in PAGES}
     Run.open(GOLDEN).report(found["quickstart"])
-    write_run(folder / "larger", 150, samples=True)
+    write_run(folder / "larger", 150, launches=1)
     Run.open(folder / "larger").report(found["larger"])
-    write_run(folder / "summed", 5100, samples=False)
+    write_run(folder / "summed", 5100, launches=0)
     Run.open(folder / "summed").report(found["summed"])
     write_report(found["hostile"], *full_run("quick").parts, title=HOSTILE)
+    lines = {"eager": {d: 1.0 + 2.0 * d for d in (1, 2, 4)}, "openvino": {1: 2.0, 2: 3.0, 4: "oom"}}
+    write_report(found["depth"], *depth_run(lines).parts, title="depth")
+    found["devices"] = folder / "devices.html"
+    write_report(found["devices"], *run_of_devices().parts, title="devices")
+    found["lengths"] = folder / "lengths.html"
+    write_report(found["lengths"], *run_of_lengths().parts, title="lengths")
     return found
 
 
@@ -103,7 +125,7 @@ def test_every_chart_has_marks(browser: Any, pages: dict[str, Path], name: str) 
                (panel) => Array.from(panel.querySelectorAll(".m use")).filter(
                  (mark) => mark.getBoundingClientRect().width > 0).length)]))"""
     )
-    assert counts
+    assert set(counts) >= {f"chart-{chart}" for chart in CHARTS[name]}
     assert all(marks and min(marks) > 0 for marks in counts.values()), counts
     told.page.close()
 
@@ -126,6 +148,102 @@ def test_filters_hold_for_the_whole_page(browser: Any, pages: dict[str, Path]) -
     page.wait_for_selector("#shown:empty", state="attached")
     assert page.eval_on_selector_all("[data-cell]", visible) == 16
     assert told.console == []
+    page.close()
+
+
+def test_a_filter_by_shape_holds_for_the_whole_page(browser: Any, pages: dict[str, Path]) -> None:
+    page = open_page(browser, pages["lengths"]).page
+    visible = "els => els.filter((el) => el.getClientRects().length).length"
+    things = ("[data-cell]", "section.group", ".panel", "#orders + p + .card tbody tr")
+    before = {thing: page.eval_on_selector_all(thing, visible) for thing in things}
+    assert before["[data-cell]"] == 16
+    page.click("details[data-facet=s] summary")
+    assert page.locator("details[data-facet=s] label").all_inner_texts() == [
+        "ids batch×128",
+        "ids batch×256",
+    ]
+    page.uncheck("details[data-facet=s] input >> nth=1")
+    after = {thing: page.eval_on_selector_all(thing, visible) for thing in things}
+    assert after == {thing: count // 2 for thing, count in before.items()}
+    assert "256" not in page.inner_text("main section.group:visible >> nth=0")
+    assert page.inner_text("#shown") == "8 of 16 cells"
+    page.close()
+
+
+SEEN = """() => {
+  const seen = (query) => Array.from(document.querySelectorAll(query)).filter(
+    (el) => el.getClientRects().length);
+  const marks = seen("figure.chart .panel .m").filter((mark) => mark.dataset.h);
+  return {
+    cells: seen("[data-cell]").length,
+    rows: seen("section.group tbody tr").map((row) => [
+      row.closest("section").querySelector("h3").textContent,
+      row.querySelector("td.name").textContent.trim().split(/\\s/)[0]].join(", ")),
+    spots: seen("td.spot").length,
+    answers: seen(".answers li").length,
+    leads: new Set(marks.map((mark) => mark.dataset.h)).size,
+    astray: marks.filter(
+      (mark) => !document.getElementById(mark.dataset.h).getClientRects().length).length,
+  };
+}"""
+"""Returns what is to be seen: cells, rows as words, marks' evidence, and how much of it is not."""
+
+# What each filter turns off, and what a row's words have of it.
+UNTICKED = {
+    "m": ("mlp", "mlp ["),
+    "c": ("onnxruntime", ", onnxruntime"),
+    "d": ("board/cpu", "board/cpu"),
+    "b": ("4", "batch 4,"),
+    "s": ("ids batch×256", "batch×256"),
+}
+
+
+def untick(page: Any, facet: str) -> None:
+    page.click(f"details[data-facet={facet}] summary")
+    page.locator(f"details[data-facet={facet}] label").get_by_text(
+        UNTICKED[facet][0], exact=True
+    ).click()
+    page.keyboard.press("Escape")
+
+
+def test_each_filter_and_two_at_once_hide_what_they_name_and_nothing_else(
+    browser: Any, pages: dict[str, Path]
+) -> None:
+    told = open_page(browser, pages["devices"])
+    page = told.page
+    before = page.evaluate(SEEN)
+    assert [len(before["rows"]), before["spots"], before["leads"], before["astray"]] == [72] * 3 + [
+        0
+    ]
+    assert before["answers"] == 24
+    for facets in (*UNTICKED, "cd", "bs"):
+        for facet in facets:
+            untick(page, facet)
+        words = [UNTICKED[facet][1] for facet in facets]
+        wanted = [row for row in before["rows"] if not any(word in row for word in words)]
+        assert 0 < len(wanted) < 72
+        after = page.evaluate(SEEN)
+        assert after["rows"] == wanted
+        assert {after[key] for key in ("cells", "spots", "leads")} == {len(wanted)}
+        assert after["astray"] == 0
+        assert after["answers"] == len({row.rpartition(", ")[0] for row in wanted})
+        assert page.inner_text("#shown") == f"{len(wanted)} of 72 cells"
+        page.click("#filters [type=reset]")
+        page.wait_for_selector("#shown:empty", state="attached")
+        assert page.evaluate(SEEN) == before
+    assert told.console == []
+    page.close()
+
+
+def test_what_fell_back_is_seen_struck_out(browser: Any, pages: dict[str, Path]) -> None:
+    page = open_page(browser, pages["devices"]).page
+    struck = """Array.from(document.querySelectorAll("body *")).filter((el) =>
+      getComputedStyle(el).textDecorationLine.includes("line-through") && el.getClientRects().length
+    ).map((el) => el.textContent)"""
+    name, rate, word = page.evaluate(struck)
+    assert (name, word) == ("openvino", "partly compiled")
+    assert float(rate.replace(",", "")) > 0
+    assert page.is_visible(f"text={FELL_BACK}")
     page.close()
 
 

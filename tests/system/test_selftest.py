@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 @pytest.mark.parametrize("hog", [False, True])
 def test_known_work_is_not_ranked_wrongly(tmp_path, hog: bool):
-    done = ngb("selftest", "--seconds", 20, "--json", *["--hog"] * hog, cwd=tmp_path)
+    done = ngb("selftest", "--seconds", 12, "--json", *["--hog"] * hog, cwd=tmp_path)
     found = json.loads(done.stdout)
     assert [finding["units"] for finding in found["findings"]] == [100, 103, 110]
     assert not any(finding["wrong"] for finding in found["findings"]), found

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from boards import boards
-from fake_runs import campaign, compiler
-from fleet_runs import check_once, client, fleet_plan, run_fleet, spans
-from processes import processes_of, wait_until
+from fake_runs import compiler
+from fleet_runs import check_alike, check_once, client, fleet_plan, most_at_once, run_fleet, spans
+from processes import dirt, processes_of, wait_until
 
 from ngraphbench.engines.base import DeviceLost
+from ngraphbench.engines.carrying import NEEDS
 from ngraphbench.engines.fleet import FleetEngine
-from ngraphbench.plan import Plan
-from ngraphbench.store.rundir import RunDir
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("own_lock")]
+
+OTHER_PYTHON = "NGRAPHBENCH_OTHER_PYTHON"
 
 
 def left_on_boards(folder: Path) -> list[str]:
@@ -35,38 +40,50 @@ def test_two_boards_work_in_parallel_and_keep_nothing(
         )
         run_fleet(tmp_path / "run", plan, {"texts": texts})
         records = check_once(tmp_path / "run", plan)
-        for each in spans(tmp_path / "run").values():
+        found = spans(tmp_path / "run")
+        for each in found.values():
             (_, first_end), (second_begin, _) = each
             assert first_end <= second_begin
-        first = [each[0] for each in spans(tmp_path / "run").values()]
-        assert max(begin for begin, _ in first) <= min(end for _, end in first)
+        assert most_at_once(found) == 2, found
         assert left_on_boards(tmp_path) == []
         assert dirt() == []
         assert wait_until(lambda: not dirty_processes(tmp_path)), dirty_processes(tmp_path)
         for record in records:
             assert (tmp_path / "run" / record["measurement"]["samples"]).exists()
             assert (tmp_path / "run" / record["log"]).exists()
-            variables = record["environment"]["variables"]
-            # The board's own say 1 and 65536: see boards.
-            assert variables["OMP_NUM_THREADS"] == "2"
-            assert "MALLOC_TRIM_THRESHOLD_" not in variables
-    assert same_shape(tmp_path, plan, records)
+    check_alike(records, tmp_path)
 
 
-def same_shape(folder: Path, plan: Plan, records: list[dict[str, object]]) -> bool:
-    """Check that the local engine makes records with the same keys."""
-    local = fleet_plan(folder, ["local"], compilers=[compiler(), compiler(work_us=20)])
-    campaign(folder / "local", local).run()
-    ours = RunDir.open(folder / "local").latest()[0]
-    for record in records:
-        assert set(record) == set(ours)
-        for key in ("summary", "costs", "verification", "environment", "measurement"):
-            assert set(record[key]) == set(ours[key]), key
-    return True
+def test_a_board_with_another_python_measures_what_this_one_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = other_python()
+    with boards(tmp_path, monkeypatch) as texts:
+        text = f"{texts[0].partition('?')[0]}?python={python}"
+        plan = fleet_plan(tmp_path, [text], compilers=[compiler()])
+        run_fleet(tmp_path / "run", plan, {"texts": [text]})
+        (record,) = check_once(tmp_path / "run", plan)
+        theirs = record["environment"]["python"]
+        assert theirs != platform.python_version()
+        check_alike([record], tmp_path, python=theirs)
+        assert left_on_boards(tmp_path) == []
 
 
-def dirt() -> list[str]:
-    return [str(p) for place in ("/tmp", "/dev/shm") for p in Path(place).glob("ngb-dirt-*")]
+def other_python() -> str:
+    """Return a supported interpreter of another version that has what a desk needs, or skip."""
+    check = (
+        "import sys; from importlib.util import find_spec; print(*sys.version_info[:2])\n"
+        f"sys.exit(None in map(find_spec, {[*NEEDS]}))"
+    )
+    # The first of a name on PATH may be one that lacks what a later one has.
+    names = [f"python3.{minor}" for minor in range(10, 20)]
+    found = [shutil.which(name, path=place) for name in names for place in os.get_exec_path()]
+    for python in filter(None, [os.environ.get(OTHER_PYTHON), *found]):
+        asked = subprocess.run([python, "-c", check], capture_output=True, text=True, check=False)
+        version = tuple(map(int, asked.stdout.split()))
+        if asked.returncode == 0 and version >= (3, 10) and version != sys.version_info[:2]:
+            return python
+    pytest.skip(f"no second Python with numpy and scipy here; {OTHER_PYTHON} may name one")
 
 
 def dirty_processes(folder: Path) -> dict[int, str]:

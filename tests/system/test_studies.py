@@ -11,6 +11,7 @@ from pathlib import Path
 import command_line
 import pytest
 from command_line import ngb
+from steady import as_steady
 
 from ngraphbench.store.rundir import RunDir
 from ngraphbench.testing.workloads import write_onnx
@@ -22,7 +23,7 @@ COMMAND = command_line.__file__
 
 def test_a_design_study_and_its_next_step(tmp_path: Path, site) -> None:
     write_onnx(tmp_path / "second.onnx", "fake", batch="n")
-    command = ("design", "double.onnx", "second.onnx", "-b", "1", "--baseline", "fake:units=300")
+    command = ("design", "double.onnx", "second.onnx", "-b", "1,2", "--baseline", "fake:units=300")
     compilers = ("-c", "fake:units=25", "-c", "fake:fault=oom", "--limit", "memory=400MiB")
     short = {"cwd": tmp_path, "env": site, "short": True}
     done = ngb(
@@ -41,14 +42,22 @@ def test_a_design_study_and_its_next_step(tmp_path: Path, site) -> None:
     found = json.loads(done.stdout)
     (place,) = found["places"]
     told = {(one["archetype"], one["compiler"]): one["statuses"] for one in place["support"]}
-    assert told["double", "fake:units=25"] == {"1": "ok"}
-    assert told["second", "fake:fault=oom"] == {"1": "oom"}
+    assert told["double", "fake:units=25"] == {"1": "ok", "2": "ok"}
+    assert told["second", "fake:fault=oom"] == {"1": "oom", "2": "oom"}
     # Two models of the same work: nobody may be named.
     assert place["fastest"][0]["state"] in ("tie", "unresolved")
     assert {one["compilers"] for one in place["archetypes"]} == {2}
     assert {one["works_under"] for one in place["archetypes"]} == {1}
 
     directory = RunDir.open(tmp_path / "run")
+    together: dict[str, set[tuple[str, int]]] = {}
+    for record in directory.latest():
+        case = record["case"]
+        held = together.setdefault(record["session_id"], set())
+        held.add((case["model"]["label"], case["batch"]))
+    # Whoever is put in an order was measured side by side, at one batch size.
+    pairs = sorted(sorted(held) for held in together.values())
+    assert pairs == [[("double", size), ("second", size)] for size in (1, 2)]
     before = {record["case_id"]: record["session_id"] for record in directory.latest()}
     ngb("run", "run/next.yaml", "--out", "run", "--profile", "quick", **short, check=1)
     again = {record["case_id"]: record["session_id"] for record in directory.latest()}
@@ -57,6 +66,30 @@ def test_a_design_study_and_its_next_step(tmp_path: Path, site) -> None:
     text = " ".join(ngb("design", "--of", "run", **short, check=1).stdout.split())
     assert "Next: " in text and "who works where" in text
     ngb("design", cwd=tmp_path, check=2)
+
+
+def test_a_development_study_of_blocks(tmp_path: Path) -> None:
+    pytest.importorskip("timm")
+    blocks = ("--block", "basic", "--depth", "1,2", "--width", 32, "--resolution", 32)
+    # Of these two only the exporter needs torch.
+    compilers = ("-c", "onnxruntime", "--baseline", "onnxruntime:level=none")
+    wanted = ("-p", "quick", "--limit-ms", 1e9, "-o", "run", "--json")
+    done = ngb("develop", *blocks, *compilers, *wanted, cwd=tmp_path, short=True, check=0)
+    found = json.loads(done.stdout)
+    (finding,) = found["findings"]
+    assert (finding["fit"]["label"], finding["fit"]["depths"]) == ("onnxruntime", [1, 2])
+    assert [one["depth"] for one in finding["fit"]["speedups"]] == [1, 2]
+    # Whatever it takes stays within the limit, so that the deeper model computes the most.
+    assert {(one["label"], one["depth"]) for one in found["viable"]} == {
+        *(("onnxruntime:level=none", 2), ("onnxruntime", 2))
+    }
+    assert [one["depth"] for one in found["chosen"]] == [2]
+    one, two = sorted(found["points"], key=lambda point: point["depth"])
+    assert two["flops"] - one["flops"] == 2 * (2 * 9 * 32 * 32 * 8 * 8)
+    assert two["parameters"] - one["parameters"] == 2 * (9 * 32 * 32 + 2 * 32)
+    assert two["flops_front"] and "block:basic" in found["decision"]
+    statuses = {as_steady(record)["status"] for record in RunDir.open(tmp_path / "run").latest()}
+    assert statuses == {"ok"}
 
 
 def test_a_deployment_hands_over_what_it_measured(tmp_path: Path, site) -> None:

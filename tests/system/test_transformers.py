@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from command_line import ngb, records
+from steady import as_steady
 
 from ngraphbench.errors import SpecError
 from ngraphbench.models.modules import create_module
@@ -150,7 +151,7 @@ def test_a_folder_is_measured(tmp_path: Path) -> None:
     transformers.ViTForImageClassification(config).save_pretrained(tmp_path / "tiny")
     command = ("bench", "transformers:tiny", "-c", "eager", "-c", "onnxruntime", "-b", "2")
     done = ngb(*command, "--profile", "quick", "--json", cwd=tmp_path, short=True, check=0)
-    eager, onnx = records(done)
+    eager, onnx = map(as_steady, records(done))
     for record in (eager, onnx):
         assert (record["status"], record["weights"]) == ("ok", "checkpoint tiny")
         assert record["case"]["model"]["kind"] == "transformers"

@@ -15,6 +15,7 @@ class InThisProcess:
 
     peak_rss_bytes = 0
     log_truncated = False
+    leftovers = ""
     origin: ClassVar[Json] = {}
 
     def __init__(self) -> None:

@@ -143,6 +143,13 @@ def act(fault: str, stage: str, argument: str) -> None:  # noqa: PLR0912
             os.write(fd, b"\xff\xff\xff\xff") if fd else None
     elif what == "daemon":
         subprocess.run([sys.executable, "-c", DAEMON, argument], check=True)
+    elif what == "bare-daemon":
+        # Nothing of it tells whose it is.
+        subprocess.run([sys.executable, "-c", DAEMON, argument], check=True, env={})
+    elif what == "shared-memory":
+        Path(f"/dev/shm/ngb-left-{os.getpid()}").write_bytes(b"x" * (4 << 20))
+    elif what == "memory-at-once":
+        bytearray(b"x") * (2 << 30)
     elif what == "child":
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         Path(argument).write_text(str(child.pid))

@@ -116,11 +116,12 @@ class Run:
         ms: float | None = None,
         status: str = "ok",
         device: str = "local",
+        shapes: Json | None = None,
         **changes: Any,
     ) -> Json:
         """Add a cell; ``ms`` is its true time per call, None for one that has no timing."""
         place = Device(device, threads=2)
-        case = Case(model, compiler(text), place, batch, label=text)
+        case = Case(model, compiler(text), place, batch, shapes=shapes or {}, label=text)
         record = self._record(session_id, case, status)
         if ms is not None:
             path = f"samples/{session_id}/{case.case_id[:16]}.csv"
@@ -159,7 +160,8 @@ class Run:
     def _baseline_samples(self, record: Json) -> Samples | None:
         for other in self.records:
             here = all(
-                other["case"][key] == record["case"][key] for key in ("model", "batch", "precision")
+                other["case"][key] == record["case"][key]
+                for key in ("model", "batch", "precision", "shapes")
             )
             here = here and other["session_id"] == record["session_id"]
             if here and other["label"] == self._baseline(record) and other is not record:
@@ -257,7 +259,15 @@ VERIFIED: Json = {
     "smallest_rtol": 1.2e-6,
     "baseline_rel_l2": 5.0e-7,
     "reference": "eager-fp64",
-    "outputs": [{"name": "logits", "dtype": "float32", "shape": [1, 1000], "max_abs": 2.1e-6}],
+    "outputs": [
+        {
+            "name": "logits",
+            "dtype": "float32",
+            "shape": [1, 1000],
+            "max_abs": 2.1e-6,
+            "rel_l2": 8.4e-7,
+        }
+    ],
     "checks": ["a", "b", "after"],
     "notes": [],
 }
@@ -270,6 +280,49 @@ WRONG: Json = {
     "rel_l2": 0.31,
     "smallest_rtol": 0.9,
 }
+
+
+def run_of_lengths() -> Run:
+    """Return two models x two candidates x two batch sizes x two lengths of their input."""
+    run = Run(PROFILES["quick"])
+    session = run.session()
+    for ref, size in ((model("bert"), 4.0), (model("mlp"), 1.0)):
+        for length in (128, 256):
+            shapes = {"ids": ["batch", length]}
+            for batch in (1, 8):
+                ms = size * batch * length / 128
+                run.cell(session, ref, "eager", batch, ms=ms, shapes=shapes)
+                run.cell(session, ref, "openvino", batch, ms=ms / 2, shapes=shapes)
+    return run.summarise()
+
+
+FELL_BACK = "38% of its FLOPs ran outside what was compiled"
+
+
+def run_of_devices() -> Run:
+    """Return two models x three candidates x two devices x three batch sizes x two lengths.
+
+    OpenVINO is only partly compiled for the first model at batch 1 on the first device.
+    """
+    run = Run(PROFILES["quick"])
+    for device, slow in (("laptop", 1.0), ("board", 5.0)):
+        session = run.session(device)
+        for ref, size in ((model("bert"), 4.0), (model("mlp"), 1.0)):
+            for length in (128, 256):
+                for batch in (1, 4, 16):
+                    ms = slow * size * batch * length / 128
+                    for text, speed in (("eager", 1.0), ("onnxruntime", 1.5), ("openvino", 2.0)):
+                        run.cell(
+                            session,
+                            ref,
+                            text,
+                            batch,
+                            ms=ms / speed,
+                            device=device,
+                            shapes={"ids": ["batch", length]},
+                        )
+    run.records[2]["flags"] = [{"flag": "partly-compiled", "detail": FELL_BACK}]
+    return run.summarise()
 
 
 def full_run(profile: str = "default") -> Run:

@@ -58,6 +58,18 @@ def test_several_cold_compiles_widen_it() -> None:
     assert wide.low < narrow.low < narrow.high < wide.high
 
 
+def test_tuning_is_paid_for_by_a_cold_start_alone() -> None:
+    samples = [20.0, 30.0, 45.0]
+    found = starts(pair(20.0, 10.0, tuning_s=70.0, compile_cold_samples_s=samples))
+    cold, warm = found["cold"], found["warm"]
+    assert cold.cost_s is not None
+    assert warm.cost_s is not None
+    assert cold.cost_s - warm.cost_s == pytest.approx(70.0 + 30.0 - 3.0)
+    assert cold.calls is not None
+    assert cold.calls.estimate == pytest.approx(10_000.0, rel=0.05)
+    assert cold.calls.low > 8_000.0
+
+
 def test_what_was_not_measured_is_a_reason() -> None:
     warm = starts(pair(20.0, 10.0, compile_warm_s=None))["warm"]
     assert warm.calls is None

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from curve_fixture import Times, depth_run, evidence
 from hypothesis import given, settings
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from run_fixture import Run
 
 from ngraphbench.analysis.depth import DepthFit, depth_fits
+from ngraphbench.case import ModelRef
 
 DEPTHS = (1, 2, 4, 8, 16)
 few = settings(max_examples=8, deadline=None)
@@ -83,6 +86,38 @@ def test_failures_shorten_the_line_and_are_counted() -> None:
     found = fit(depth_run(times))
     assert (found.coverage, found.depths, found.base_depth) == ("3 of 5", (1, 2, 4), 1)
     assert found.beta_ms is not None
+
+
+def test_a_later_session_of_fewer_depths_leaves_the_line_as_it_is() -> None:
+    times = {"eager": line(1.0, 2.0), "openvino": line(1.0, 1.0)}
+    before = fit(depth_run(times))
+    run = depth_run(times)
+    session = run.session("s1")
+    for record in [one for one in run.records if one["case"]["model"]["args"]["depth"] == 4]:
+        ref = ModelRef(**record["case"]["model"])
+        ms, status = (None, "timeout") if record["label"] == "eager" else (9.0, "ok")
+        run.cell(session, ref, record["label"], 1, ms=ms, status=status)
+    found = fit(run.summarise())
+    # Slopes of costs hold nan here, which equals nothing.
+    slopes = {"compile_slope_s": None, "memory_slope_bytes": None}
+    assert replace(found, **slopes) == replace(before, **slopes)
+    assert found.paired
+    assert fit(run, "eager").coverage == "5 of 5"
+
+
+@pytest.mark.parametrize(("own", "told"), [(4, ("4 of 5", True)), (2, ("3 of 5", False))])
+def test_a_depth_of_another_session_is_taken_where_one_has_too_few(
+    own: int, told: tuple[str, bool]
+) -> None:
+    there = dict.fromkeys(DEPTHS[:own])
+    mine = {d: t if d in there else "timeout" for d, t in line(1.0, 1.0).items()}
+    run = depth_run({"eager": line(1.0, 2.0), "openvino": mine})
+    session = run.session("s1")
+    for record in [one for one in run.records if one["case"]["model"]["args"]["depth"] == 16]:
+        ref = ModelRef(**record["case"]["model"])
+        run.cell(session, ref, record["label"], 1, ms=17.0)
+    found = fit(run.summarise())
+    assert (found.coverage, found.paired) == told
 
 
 def test_one_depth_gives_a_reason() -> None:

@@ -46,6 +46,10 @@ def test_rows_of_other_compilers_devices_and_batches_are_not_paired() -> None:
         ("model,batch,baseline,compiled\nA,1,2,nan\n", "above 0"),
         ("model,batch,baseline,compiled\n,1,2,3\n", "no model"),
         ("model,batch,baseline,compiled\nA,1,2,3\nA,1,2,4\n", "twice"),
+        ("model,batch,baseline,compiled\nA,1,2,3\n" + "B" * 200_000 + ",1,2,3\n", "t.csv:3: field"),
+        ("B" * 200_000, "t.csv:1: field"),
+        ("model,batch,baseline,compiled\nA\0,1,2,3\n", "t.csv:2: "),
+        ('model,batch,baseline,compiled\n"A,1,2,3\nB",1,2,3\n', "t.csv:3: the model's name holds"),
     ],
 )
 def test_what_cannot_be_understood_says_where(text: str, words: str) -> None:

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from run_fixture import Run, full_run, model
 
-from ngraphbench.analysis.reversal import Reversal, reversals
+from ngraphbench.analysis import reversal
+from ngraphbench.analysis.reversal import Reversal, reversals, reversals_of, unpaired_count
+from ngraphbench.analysis.tables import Evidence
 from ngraphbench.analysis.verdict import headline, verdicts
 from ngraphbench.profiles import PROFILES
+
+LABELS = ("eager", "onnxruntime", "openvino")
 
 
 def pair(eager: tuple[float, float], compiled: tuple[float, float], *, noise: float = 0.004) -> Run:
@@ -78,6 +84,7 @@ def test_an_untrusted_session_gives_no_order() -> None:
     run = pair((127.0, 114.0), (40.0, 60.0))
     run.sessions[0]["sentinel"]["excludes_one"] = True
     assert only(run).reason == "untrusted"
+    assert "failed the A/A control" in only(run).sentence
 
 
 @pytest.mark.parametrize("status", ["wrong", "failed", "unverifiable", "unstable"])
@@ -123,3 +130,27 @@ def test_the_strongest_reversal_comes_first() -> None:
     found = reversals(*full_run().parts)
     assert [order.verdict for order in found] == ["reversed"] * 4
     assert found == sorted(found, key=lambda order: -order.strength)
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    cells=st.sets(
+        st.tuples(st.sampled_from("ABC"), st.sampled_from("xyz"), st.sampled_from(LABELS)),
+        max_size=14,
+    )
+)
+def test_orders_of_two_sessions_are_counted_as_they_are_listed(
+    cells: set[tuple[str, str, str]],
+) -> None:
+    run = Run(PROFILES["quick"], rounds=6)
+    sessions = {name: run.session(name) for name in "xyz"}
+    for name, session, label in sorted(cells):
+        run.cell(sessions[session], model(name), label, 8, ms=10.0)
+    evidence = Evidence(*run.summarise().parts)
+    listed = reversals_of(evidence)
+    apart = [order for order in listed if not order.session_id]
+    assert unpaired_count(evidence) == len(apart)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reversal, "MOST_UNPAIRED", len(apart) - 1)
+        kept = reversals_of(evidence)
+    assert kept == [order for order in listed if order.session_id]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 from curve_fixture import Times, batch_run, evidence
@@ -68,10 +69,29 @@ def test_affine_latency(offset: float, slope: float) -> None:
 
 
 @few
+@given(ms=st.lists(times_ms, min_size=4, max_size=4))
+def test_where_no_larger_batch_is_quicker_bounds_hold(ms: list[float]) -> None:
+    """L non-decreasing: RTR in (0, b], ASE at most 1, no friction below 0."""
+    run = of(dict(zip(BATCHES, sorted(ms), strict=True)))
+    for row in scaling(run).rows:
+        assert row.rtr is not None
+        assert row.ase is not None
+        assert 0.0 < row.rtr.estimate <= row.batch * (1.0 + EXACT)
+        assert row.ase.estimate <= 1.0 + EXACT
+        assert not row.suspicious
+    assert all(step.friction.estimate >= -EXACT for step in friction(run).steps)
+
+
+@few
 @given(ms=st.lists(times_ms, min_size=4, max_size=4), factor=st.floats(0.01, 100.0))
 def test_metrics_do_not_depend_on_the_unit(ms: list[float], factor: float) -> None:
-    plain = scaling(of(dict(zip(BATCHES, ms, strict=True))))
-    scaled = scaling(of({b: factor * t for b, t in zip(BATCHES, ms, strict=True)}))
+    one = of(dict(zip(BATCHES, ms, strict=True)))
+    other = of({b: factor * t for b, t in zip(BATCHES, ms, strict=True)})
+    plain, scaled = scaling(one), scaling(other)
+    steps = zip(friction(one).steps, friction(other).steps, strict=True)
+    assert all(
+        a.friction.estimate == pytest.approx(b.friction.estimate, abs=1e-6) for a, b in steps
+    )
     for a, b in zip(plain.rows, scaled.rows, strict=True):
         assert a.rtr is not None
         assert b.rtr is not None
@@ -123,6 +143,23 @@ def test_an_out_of_memory_batch_changes_coverage_alone(ms: list[float]) -> None:
     assert after.summary.mean_ase is not None
     assert before.summary.mean_ase is not None
     assert after.summary.mean_ase.estimate == pytest.approx(before.summary.mean_ase.estimate)
+
+
+@few
+@given(ms=st.lists(times_ms, min_size=3, max_size=3))
+def test_a_batch_that_nobody_could_run_changes_nothing_else(ms: list[float]) -> None:
+    """Every metric with its interval, the knee and saturation stay as they are."""
+    measured = dict(zip((1, 2, 4), ms, strict=True))
+    eager = {1: 9.0, 2: 9.5, 4: 11.0}
+    before = batch_run({"eager": eager, "openvino": measured})
+    gone: Times = {"eager": {**eager, 8: "oom"}, "openvino": {**measured, 8: "oom"}}
+    after = batch_run(gone)
+    told = {"coverage": "3 of 4", "censored": "oom"}
+    for label in gone:
+        plain = scaling(before, label)
+        rows_after = (*plain.rows, Scaled(8, "oom"))
+        assert scaling(after, label) == replace(plain, rows=rows_after, **told)
+        assert friction(after, label) == replace(friction(before, label), **told)
 
 
 def test_the_mean_friction_telescopes() -> None:
@@ -235,8 +272,9 @@ def test_sessions_apart_are_said_to_be_unpaired_and_are_wider() -> None:
     assert other.bsr.estimate == pytest.approx(one.bsr.estimate, rel=1e-6)
 
 
-def test_knee_and_saturation() -> None:
-    run = of({1: 4.0, 2: 4.2, 4: 5.0, 8: 10.0, 16: 20.0})
+@pytest.mark.parametrize("unit", [1.0, 0.013])
+def test_knee_and_saturation(unit: float) -> None:
+    run = of({b: unit * ms for b, ms in {1: 4.0, 2: 4.2, 4: 5.0, 8: 10.0, 16: 20.0}.items()})
     found = friction(run)
     assert (found.knee, found.knee_before) == (4, 4)
     assert found.highest is not None

@@ -16,8 +16,8 @@ from ngraphbench.errors import SpecError, Unsupported
 from ngraphbench.models.calibration import write_calibration
 from ngraphbench.models.feeds import Feed
 from ngraphbench.plan import Plan, make_plan
+from ngraphbench.session.commandline import reproduce_command
 from ngraphbench.session.flags import quantised_flag
-from ngraphbench.session.recording import reproduce_command
 from ngraphbench.spec import build_experiment
 from ngraphbench.types import INT8, Device, TensorSpec
 from ngraphbench.workload import CALIBRATION, Workload
@@ -121,10 +121,12 @@ def test_tf32_is_refused_with_its_reason() -> None:
     assert "local/cuda" in caught.value.hint
 
 
-def test_items_come_in_whole_batches_of_what_the_user_gave(tmp_path: Path) -> None:
+@pytest.mark.parametrize("axes", [{"x": 0, "scale": None}, {"x": None, "scale": None}])
+def test_items_come_in_whole_batches_of_what_the_user_gave(tmp_path: Path, axes: Any) -> None:
     items = np.arange(15, dtype=np.float64).reshape(5, 3)
     np.savez(tmp_path / "items.npz", x=items, scale=np.float32(2))
-    feed = Feed((X, SCALE), {}, {}, {"x": 0, "scale": None})
+    # A model that is fixed to a batch of two has no batch axis.
+    feed = Feed((X, SCALE), {}, {}, axes)
     (tmp_path / "b2").mkdir()
     write_calibration(tmp_path / "items.npz", feed, batch=2, target=tmp_path / "b2" / CALIBRATION)
     workload = Workload(tmp_path, 2, INT8, ("onnx",), (X, SCALE), (X,), axes=feed.axes)

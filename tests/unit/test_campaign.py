@@ -87,7 +87,8 @@ def session_record(of: Session, cases: list[str]) -> Json:
 
 
 def campaign(path: Path, engine: FakeEngine, plan: Plan, **more: Any) -> Campaign:
-    return Campaign(plan, RunDir.open(path, create=True), engine, lambda event: None, **more)
+    emit = more.pop("emit", lambda event: None)
+    return Campaign(plan, RunDir.open(path, create=True), engine, emit, **more)
 
 
 PLAN = Plan("p", (session(case("eager"), case("ort")), session(case("eager", 8), case("ort", 8))))
@@ -174,8 +175,11 @@ def test_what_had_no_memory_is_measured_in_a_part_with_its_baseline(tmp_path: Pa
     plan = Plan("p", (session(case("eager"), case("a"), case("b"), case("c")),))
     engine = FakeEngine()
     engine.deferred = [["b", "c"]]
-    campaign(tmp_path, engine, plan).run()
+    told: list[Json] = []
+    campaign(tmp_path, engine, plan, emit=told.append).run()
     assert engine.asked == [["eager", "a", "b", "c"], ["eager", "b", "c"]]
+    (note,) = (event["text"] for event in told if event["event"] == "note")
+    assert note.startswith("Memory holds 2 of 4 programs at once: the other 2 are measured")
     assert len(RunDir.open(tmp_path).latest()) == 4
 
 

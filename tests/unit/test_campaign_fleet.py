@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,13 @@ import pytest
 from fleet_fixture import FleetOfFakes, fleet_plan, fleet_session
 
 from ngraphbench.campaign import Arrivals, Campaign
+from ngraphbench.case import Session
 from ngraphbench.dispatch import Dispatch, Policy
 from ngraphbench.engines.base import DeviceLost, Interrupted
 from ngraphbench.errors import ClusterError
 from ngraphbench.plan import Plan
 from ngraphbench.store.rundir import RunDir
+from ngraphbench.types import Json
 
 DEVICES = ("a", "b", "c")
 
@@ -35,7 +39,15 @@ def statuses(path: Path) -> Counter[tuple[str, str]]:
 
 
 def test_devices_work_in_parallel_and_never_twice_at_once(tmp_path: Path) -> None:
-    engine = FleetOfFakes(takes_s=0.05)
+    engine = FleetOfFakes(takes_s=0.01)
+    meeting = threading.Barrier(len(DEVICES), timeout=60)
+
+    def meet(session: Session) -> None:
+        # None of the first sessions ends before all have begun.
+        if session.cases[0].batch == 1:
+            meeting.wait()
+
+    engine.faults.update(dict.fromkeys(DEVICES, meet))
     run(tmp_path, engine, fleet_plan(DEVICES, 4))
     for name in DEVICES:
         spans = engine.spans[name]
@@ -101,6 +113,33 @@ def test_a_device_that_joins_late_gets_its_sessions(tmp_path: Path) -> None:
     assert statuses(tmp_path) == {("a", "ok"): 2, ("late", "ok"): 4}
     assert any(e.get("text") == "late has joined" for e in events)
     assert looks.count("never") > 1
+
+
+def test_late_devices_are_looked_for_while_others_talk(tmp_path: Path) -> None:
+    joined = threading.Event()
+    busy: list[bool] = []
+
+    class Talkative(FleetOfFakes):
+        def submit(self, session: Session, run: Path, emit: Callable[[Json], None]) -> Json:
+            if session.device.name == "a":
+                busy.append(True)
+                for number in range(1000):
+                    emit({"event": "round", "round": number})
+                    if joined.wait(0.01):
+                        break
+                busy.append(False)
+            return super().submit(session, run, emit)
+
+    seen: list[bool] = []
+
+    def look(name: str) -> Plan | None:
+        seen.append(busy[-1])
+        joined.set()
+        return fleet_plan([name], 1)
+
+    run(tmp_path, Talkative(), fleet_plan(["a"], 1), arrivals=Arrivals(("late",), look, 60.0))
+    assert seen == [True]
+    assert statuses(tmp_path) == {("a", "ok"): 2, ("late", "ok"): 2}
 
 
 def test_an_interrupt_stops_all_devices_and_begins_nothing_more(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from ngraphbench.errors import Unsupported
 from ngraphbench.models.denormals import count_denormals, describe_denormals, without_denormals
 from ngraphbench.models.onnxfile import open_onnx, weight_arrays
 
@@ -70,3 +71,16 @@ def test_weights_of_an_onnx_file(tmp_path: Path, external: bool) -> None:
     onnx.save(helper.make_model(graph), path, save_as_external_data=external, size_threshold=0)
     found = describe_denormals(weight_arrays(open_onnx(path)), what="weights")
     assert found == "1 of 2 weights are denormal numbers"
+
+
+def test_a_tensor_that_lacks_data_is_named(tmp_path: Path) -> None:
+    weight = numpy_helper.from_array(np.ones(4, np.float32), "w")
+    weight.raw_data = weight.raw_data[:7]
+    value = helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["w"], ["y"])], "g", [], [value], [weight]
+    )
+    path = tmp_path / "short.onnx"
+    path.write_bytes(helper.make_model(graph).SerializeToString())
+    with pytest.raises(Unsupported, match=r"'w' of short.onnx does not hold"):
+        list(weight_arrays(open_onnx(path)))

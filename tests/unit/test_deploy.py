@@ -219,6 +219,25 @@ def test_finalists_are_those_that_may_win() -> None:
     assert finalists(run.parts, Constraints(p99_ms=0.1)) == []
 
 
+def test_the_next_best_are_confirmed_while_nobody_may_be_chosen() -> None:
+    table = {"onnxruntime": 4.0, "openvino": 2.0}
+    race = made(table)
+    wanted = Constraints(p99_ms=33.0, rate_per_s=30.0)
+    slow, fast = (record["case_id"] for record in race.records)
+    assert finalists(race.parts, wanted) == [fast]
+
+    def after(p99: Json) -> list[str]:
+        seen = made({"openvino": 2.0}, p99={"openvino": p99})
+        return finalists(race.parts, wanted, confirmed=seen.parts, tried=[fast])
+
+    assert after(around(85.0, 10.0)) == [slow]
+    # Who keeps it may be chosen, and who is undecided may be after more samples.
+    assert after(around(20.0, 5.0)) == after(around(33.0, 5.0)) == []
+    # Where all were tried there is nobody left.
+    seen = made(table, p99={label: around(85.0, 10.0) for label in table})
+    assert finalists(race.parts, wanted, confirmed=seen.parts, tried=[fast, slow]) == []
+
+
 def test_each_batch_size_has_its_finalists() -> None:
     run = made(CLEAR, batches=(1, 8))
     assert len(finalists(run.parts, Constraints())) == 2

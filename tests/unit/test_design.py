@@ -130,10 +130,30 @@ def test_without_the_baseline_the_fastest_is_told_but_no_place_is_kept() -> None
 def test_a_session_that_failed_its_control_decides_nothing() -> None:
     flags = [{"flag": "untrusted", "detail": "A/A"}]
     found = study(study_run(CLEAR, flags=flags))
-    (fastest,) = found.places[0].fastest
-    assert fastest.state == "unresolved"
+    (place,) = found.places
+    assert [one.state for one in place.fastest] == ["untrusted"]
+    assert "at batch 1 nothing can be told: the session failed its A/A control" in found.decision
+    assert {one.standing for one in place.archetypes} == {"undecided"}
+    reason = "batch 1: its session failed the A/A control"
+    assert {one.reasons for one in place.archetypes} == {(reason,)}
+    # All of it is measured again, side by side, and under the same profile.
     assert found.refinement is not None
-    assert "untrusted" in found.refinement.reasons[0]
+    assert found.refinement.reasons == (reason,)
+    asked = found.refinement.experiment
+    assert [entry["label"] for entry in asked["models"]] == list(CLEAR)
+    assert set(asked["compilers"]) == {"openvino", "inductor"}
+    assert (asked["measure"]["profile"], asked["interleave"]) == ("default", ["compiler", "model"])
+
+
+def test_an_older_session_counts_where_a_newer_one_is_not_to_be_trusted() -> None:
+    decided = study(study_run(CLEAR))
+    flags = [{"flag": "untrusted", "detail": "A/A"}]
+    found = study(study_run(CLEAR, session="s1", flags=flags, run=study_run(CLEAR)))
+    assert standings(found) == standings(decided)
+    assert [one.order.verdict for one in found.orders] == [
+        one.order.verdict for one in decided.orders
+    ]
+    assert {one.order.reason for one in found.orders} == {""}
 
 
 def test_models_of_two_sessions_are_measured_together_next() -> None:

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ def study(times: Times, *, limit_ms: float | None = None) -> Development:
         ({1: 3.0, 2: 4.0, 4: 6.0, 8: 7.0}, "repetition"),
         ({1: 3.0, 2: 4.0, 4: 6.0, 8: 14.0}, "dearer"),
         ({d: 1.0 + 2.0 * d for d in DEPTHS}, "none"),
-        ({d: 0.1 + 2.4 * d for d in DEPTHS}, "none"),
+        ({d: 0.1 + 2.4 * d for d in DEPTHS}, "falls"),
     ],
 )
 def test_what_depth_does_to_a_speedup(times: dict[int, float], mechanism: str) -> None:
@@ -74,26 +75,35 @@ def test_what_failed_is_not_viable() -> None:
 
 
 def blocks(
-    times: Mapping[str, Mapping[str, float | str]], *, noise: float = 0.002, **session: object
+    times: Mapping[str, Mapping[str, float | str]],
+    *,
+    noise: float = 0.002,
+    depths: Sequence[int] = (1, 2, 4),
+    widths: Sequence[int] = (64,),
+    run: Run | None = None,
+    **session: object,
 ) -> Run:
-    """Return a run of families of blocks: ms of one block (or a status) by candidate."""
-    run = Run(PROFILES["default"], noise=noise, rounds=8)
+    """Return a run of families of blocks: ms of one block (or a status) by candidate.
+
+    ``run`` gets it as one more session. A block of twice the width takes four times as long.
+    """
+    run = run or Run(PROFILES["default"], noise=noise, rounds=8)
     session_id = run.session(**session)
-    for family, by_label in times.items():
-        for depth in (1, 2, 4):
-            args = {"depth": depth, "width": 64, "resolution": 56}
-            source = f"block:{family}?depth={depth}"
-            ref = ModelRef(source, f"{family}{depth}", "block", f"{family}-{depth}", args=args)
-            for text, value in by_label.items():
-                if isinstance(value, str):
-                    run.cell(session_id, ref, text, 1, status=value)
-                else:
-                    run.cell(session_id, ref, text, 1, ms=1.0 + depth * value)
+    for family, width, depth in itertools.product(times, widths, depths):
+        args = {"depth": depth, "width": width, "resolution": 56}
+        name = f"{family}{depth}" if width == 64 else f"{family}{depth} of {width}"
+        ref = ModelRef(f"block:{family}?depth={depth}", name, "block", name, args=args)
+        for text, value in times[family].items():
+            if isinstance(value, str):
+                run.cell(session_id, ref, text, 1, status=value)
+            else:
+                run.cell(session_id, ref, text, 1, ms=1.0 + depth * value * (width / 64) ** 2)
     return run.summarise()
 
 
 def sizes(family: str, sizes: Mapping[str, int]) -> Mapping[str, int]:
     each = {"vit": 2_000_000, "basic": 1_000_000, "mobilevit": 1_000_000}[family]
+    each *= (sizes["width"] // 64) ** 2
     return {
         "flops": each * sizes["depth"],
         "parameters": 1000 * sizes["depth"],
@@ -123,6 +133,26 @@ def test_which_block_to_build_with() -> None:
     assert "build with block:basic under openvino" in found.decision
     assert found.refinement is None
     json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_what_next_yaml_adds_unsettles_nothing() -> None:
+    before = develop(*blocks(MIXED).parts, count=sizes)
+    more = blocks({"basic": MIXED["basic"]}, depths=(2, 3), name="s1", run=blocks(MIXED))
+    found = develop(*more.parts, count=sizes)
+    assert found.materials == before.materials
+    assert found.hybrids == before.hybrids
+    assert [one.mechanism for one in found.findings] == [one.mechanism for one in before.findings]
+    assert {(one.title, one.depth) for one in found.points} == {
+        *((one.title, one.depth) for one in before.points),
+        ("block:basic", 3),
+    }
+    # All of it anew is the newer of equals, which counts unless it cannot be trusted.
+    other = {**MIXED, "vit": {"eager": 8.0, "openvino": 0.1}}
+    again = develop(*blocks(other, name="s1", run=blocks(MIXED)).parts, count=sizes)
+    assert again.materials[0].title == "block:vit"
+    flags = [{"flag": "untrusted", "detail": "A/A"}]
+    doubted = blocks(other, name="s1", flags=flags, run=blocks(MIXED))
+    assert develop(*doubted.parts, count=sizes).materials == before.materials
 
 
 @pytest.mark.parametrize("vit", [2.0, 2.02])
@@ -195,15 +225,47 @@ def test_depths_on_either_side_of_the_limit_are_next() -> None:
     assert build_experiment(found.refinement.experiment)
 
 
+def test_each_width_has_a_line_of_its_own() -> None:
+    found = develop(*blocks(MIXED, widths=(64, 128)).parts, limit_ms=9.5, count=sizes)
+    betas = {one.fit.title: one.fit.beta_ms for one in found.findings}
+    assert len(betas) == 6
+    for width, truth in ((64, 1.0), (128, 4.0)):
+        beta = betas[f"block:basic?resolution=56&width={width}"]
+        assert beta is not None and 0.9 * truth < beta.low < beta.high < 1.1 * truth
+    # Twice the width computes four times as much in four times the time.
+    level = {one.title for one in found.materials if one.standing == "level"}
+    assert level == {"block:basic?width=64", "block:basic?width=128"}
+    # A hybrid is set beside simple blocks of its own width alone.
+    assert {(one.hybrid, one.simple) for one in found.hybrids} == {
+        (f"block:mobilevit?width={width}", f"block:{simple}?width={width}")
+        for width, simple in itertools.product((64, 128), ("basic", "vit"))
+    }
+    deepest = {(one.title, one.label): one.depth for one in found.viable}
+    assert deepest["block:basic?width=64", "openvino"] == 4
+    assert deepest["block:basic?width=128", "openvino"] == 2
+    assert ("block:basic?width=128", "eager") not in deepest
+    assert {(one.title, one.depth) for one in found.points} >= {
+        *(("block:basic?width=64", 4), ("block:basic?width=128", 1))
+    }
+    assert found.refinement is not None
+    asked = [entry["args"] for entry in found.refinement.experiment["models"]]
+    assert {args["width"] for args in asked} == {64, 128}
+
+
 def test_models_of_a_study() -> None:
-    assert models_of(["vit"], [2, 1], width=64, resolution=56) == [
+    assert models_of(["vit"], [1, 2], widths=[64, 32], resolution=56)[:3] == [
+        "block:vit?depth=1&width=32&resolution=56",
+        "block:vit?depth=2&width=32&resolution=56",
+        "block:vit?depth=1&width=64&resolution=56",
+    ]
+    assert models_of(["vit"], [2, 1], widths=[64], resolution=56) == [
         "block:vit?depth=1&width=64&resolution=56",
         "block:vit?depth=2&width=64&resolution=56",
     ]
     with pytest.raises(SpecError, match="two depths"):
-        models_of(["vit"], [2, 2], width=64, resolution=56)
+        models_of(["vit"], [2, 2], widths=[64], resolution=56)
     with pytest.raises(SpecError, match="no family"):
-        models_of(["vitt"], [1, 2], width=64, resolution=56)
+        models_of(["vitt"], [1, 2], widths=[64], resolution=56)
 
 
 def test_on_a_stored_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -224,3 +286,5 @@ def test_on_a_stored_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert run(["develop", "--of", str(tmp_path), "--limit-ms", "11.5", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["findings"][0]["mechanism"] == "overhead"
     assert run(["develop", "--depth", "3", "--block", "vit"]) == 2
+    assert run(["develop", "--width", "64,wide", "--block", "vit"]) == 2
+    assert "'64,wide' is not a list of widths" in capsys.readouterr().err

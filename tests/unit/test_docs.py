@@ -149,6 +149,59 @@ def test_links_to_files_outside_the_site_become_names(generate: Any) -> None:
     assert told == "a (`tests/x.py`), [b](models.md), [c](../models.md)"
 
 
+MADE = {"reference/commands.md": "commands_page", "reference/options.md": "options_page"}
+"""Pages that are written when the site is built, and what writes them."""
+
+
+def anchors(text: str) -> set[str]:
+    """Return what a page's headings are reached by, as Python-Markdown names them."""
+    prose = re.sub(r"^( *)```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE)
+    heads = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
+    return {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", h).strip().lower()) for h in heads}
+
+
+def astray(page: Path, text: str, made: dict[Path, str]) -> list[str]:
+    """Return the links of a page that lead nowhere."""
+    prose = re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
+    found = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose):
+        path, _, anchor = link.partition("#")
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        target = (page.parent / path).resolve()
+        if not path:
+            there = text
+        elif target in made:
+            there = made[target]
+        elif target.exists():
+            there = target.read_text() if target.suffix == ".md" else ""
+        else:
+            found.append(link)
+            continue
+        if anchor and anchor not in anchors(there):
+            found.append(link)
+    return found
+
+
+def test_links_lead_somewhere(generate: Any) -> None:
+    made = {DOCS / name: getattr(generate, writer)() for name, writer in MADE.items()}
+    root = DOCS.parent
+    pages = [*PAGES, *root.glob("*.md")]
+    assert {page.name: bad for page in pages if (bad := astray(page, page.read_text(), made))} == {}
+
+
+@pytest.mark.parametrize("link", ["no.md", "models.md#nowhere", "#nowhere", "../tests/no.py"])
+def test_a_link_that_leads_nowhere_is_found(link: str) -> None:
+    text = f"# Here\n\n[a](#here), [b](models.md), [c]({link}), <https://x.org>, [d](https://x.org)"
+    assert astray(DOCS / "compare.md", text, {}) == [link]
+
+
+def test_every_entry_of_the_navigation_is_a_page() -> None:
+    entries = re.findall(r": (\S+\.md)$", (DOCS.parent / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert len(entries) > 15
+    assert [name for name in entries if not (DOCS / name).is_file() and name not in MADE] == []
+
+
 def test_every_page_is_in_the_navigation() -> None:
     text = (DOCS.parent / "mkdocs.yml").read_text()
     for page in PAGES:

@@ -12,7 +12,7 @@ from plan_fixture import COMPILERS, FACTS, write_models
 from ngraphbench import locks
 from ngraphbench.case import Session
 from ngraphbench.plan import Plan, make_plan
-from ngraphbench.session.recording import reproduce_command
+from ngraphbench.session.commandline import reproduce_command
 from ngraphbench.spec import build_experiment
 from ngraphbench.types import Json
 

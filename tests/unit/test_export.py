@@ -22,6 +22,7 @@ class FakeExporter:
     peak_rss_bytes = 0
     origin: ClassVar[dict] = {}
     log_truncated = False
+    leftovers = ""
 
     def __init__(self, seeds: list[int], *, fails: bool, denormals: str = "") -> None:
         self.seeds = seeds

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import re
 import sys
@@ -68,6 +69,8 @@ def test_lost_and_torn_samples_are_left_out(stored: Path, tmp_path: Path) -> Non
     files[0].unlink()
     with files[1].open("a") as file:
         file.write("0,99,0,sy")
+    with files[2].open("a") as file:
+        file.write("0,99,0," + "x" * 200_000 + "\n0,99\r,0,sy\n")
     _, slots = Run.open(stored).export(tmp_path / "out")
     assert len(table(slots)) == 12 * (len(files) - 1)
 
@@ -95,6 +98,29 @@ def test_parquet_has_types(stored: Path, tmp_path: Path) -> None:
     times = polars.read_parquet(slots)["call_ns"].to_numpy()
     assert np.all(times > 0)
     assert [path.suffix for path in (tmp_path / "out").iterdir()] == [".parquet"] * 2
+
+
+@pytest.mark.parametrize("kind", ["polars", "pandas"])
+def test_cells_as_a_table_in_python(stored: Path, kind: str) -> None:
+    pytest.importorskip(kind)
+    found = Run.open(stored)
+    frame = getattr(found, f"to_{kind}")()
+    assert tuple(frame.columns) == CELL_COLUMNS
+    assert list(frame["compiler"]) == [record["label"] for record in found.records()]
+    known = [r["summary"]["latency_ms"]["estimate"] for r in found.records() if r["summary"]]
+    column = frame["latency_ms"]
+    kept = column.drop_nulls() if kind == "polars" else column.dropna()
+    assert list(kept) == known
+
+
+def test_a_notebook_shows_a_run_and_its_charts(stored: Path) -> None:
+    found = Run.open(stored)
+    shown = html.unescape(found._repr_html_())
+    assert "openvino leads in 3 of 5 comparisons" in shown
+    assert "swap places under openvino at batch 8" in shown
+    charts = found.charts()
+    assert set(charts) >= {"speedup", "throughput", "order"}
+    assert all("data:image/svg+xml;base64," in chart._repr_html_() for chart in charts.values())
 
 
 def test_without_polars_it_says_what_to_do(
@@ -127,6 +153,10 @@ def test_on_the_command_line(
     out = tmp_path / "out"
     assert run(["show", str(stored), "--csv", str(out)]) == 1  # a cell crashed
     assert capsys.readouterr().out.split() == [str(out / "cells.csv"), str(out / "slots.csv")]
+    for name in ("csv", "parquet"):
+        assert run(["show", str(stored), f"--{name}", str(tmp_path / f"cells.{name}")]) == 2
+        assert f"Give a folder: --{name} {tmp_path / 'cells'}." in capsys.readouterr().err
+        assert not (tmp_path / f"cells.{name}").exists()
     run(["show", str(stored), "--metrics", "--json"])
     found = json.loads(capsys.readouterr().out)
     assert {one["label"] for one in found["scaling"]} >= {"eager", "openvino", "inductor"}

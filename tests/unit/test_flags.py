@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ngraphbench.session.flags import (
+    batch_flag,
     case_flags,
     coverage_flag,
     leak_bytes_per_1000_calls,
@@ -68,6 +69,10 @@ def test_one_bad_slot_is_not_interference():
 def test_fewer_or_more_threads_than_asked_for_are_said():
     assert names(np.full(24, 1.0)) == ["thread-unfair"]
     assert names(np.full(24, 2.0), threads=1) == ["thread-unfair"]
+
+
+def test_threads_are_not_counted_where_an_accelerator_computes():
+    assert case_flags(samples(np.full(24, 0.3)), threads=None, rounds_min=12) == []
 
 
 def test_the_vendors_choice_is_said_and_not_judged():
@@ -141,6 +146,7 @@ def test_growth_is_a_number(bytes_per_call: float):
         (None, None),
         ({"graphs": 1}, None),
         ({"share": None}, None),
+        ({"share": None, "partly": "it gave up"}, "it gave up"),
         ({"share": 0.95, "unit": "flops"}, None),
         ({"share": 0.94, "unit": "flops"}, "6% of its FLOPs ran outside what was compiled"),
         ({"share": 0.0, "unit": "nodes"}, "100% of its nodes ran outside what was compiled"),
@@ -151,3 +157,13 @@ def test_too_little_compiled_is_said(
 ) -> None:
     found = coverage_flag(coverage)
     assert (found["detail"] if found else None) == detail
+
+
+@pytest.mark.parametrize(
+    ("items", "name"),
+    [(8, "batch-padded"), (1, None), (2, None), (None, None), ("?", None)],
+)
+def test_more_items_than_asked_for_are_said(items: object, name: str | None) -> None:
+    found = batch_flag({"items": items}, 2)
+    assert (found["flag"] if found else None) == name
+    assert batch_flag(None, 2) is None

@@ -125,6 +125,14 @@ def test_every_compiler_that_was_seen_to_work_has_a_lock() -> None:
     assert {one.environment or one.name for one in seen} <= set(lock_names())
 
 
+@pytest.mark.parametrize(("name", "quantiser"), [("openvino", "nncf"), ("onnxruntime", "onnx")])
+def test_what_quantises_has_what_it_takes_in_its_environment(name: str, quantiser: str) -> None:
+    assert load_compiler(discover()[name]).quantises
+    lock = find_lock(name)
+    assert isinstance(lock, Lock)
+    assert quantiser in map(locks.distribution_of, locks.requirement_lines(lock.text))
+
+
 def test_what_is_left_out_stays_out(toy: Path) -> None:
     wanted = "# without: torch, big\ntoy-c==1.0\n"
     (toy / "toy.in").write_text(wanted)

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ngraphbench.errors import CompileFailed, Unsupported
+from ngraphbench.errors import CompileFailed, Unavailable, Unsupported
 from ngraphbench.models.exporter import Exporter
 from ngraphbench.models.modules import build_module
 from ngraphbench.models.sources import resolve_model
@@ -31,6 +32,14 @@ def test_residual_branches_that_start_as_zeros_are_filled() -> None:
     scales = [p for n, p in model.module.named_parameters() if p.ndim == 1 and "weight" in n]
     assert scales and all(bool(p.any()) for p in scales)
     assert any("zero-weights-filled: " in note for note in model.notes)
+
+
+def test_without_torch_the_cure_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = resolve_model("torchvision:squeezenet1_1", base=Path.cwd()).to_json()
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(Unavailable, match="needs torch") as caught:
+        Exporter().open({"model": model, "root": str(tmp_path)})
+    assert "ngraphbench[torch]" in caught.value.hint
 
 
 def test_images_have_the_size_the_library_says() -> None:

@@ -17,7 +17,9 @@ from ngraphbench.compilers.fake import FakeCompiler
 from ngraphbench.environments.managed import Environment
 from ngraphbench.errors import EnvironmentFailed
 from ngraphbench.locks import EnvironmentRequest
+from ngraphbench.plugin import discover
 from ngraphbench.profiles import PROFILES
+from ngraphbench.session import availability
 from ngraphbench.session import provision as module
 from ngraphbench.session.availability import Availability, accelerators
 from ngraphbench.session.provision import Provision
@@ -146,6 +148,39 @@ def test_what_works_somewhere_needs_none() -> None:
     assert (both.places, both.version, both.devices) == (["here"], "1", ["cpu", "cuda"])
 
 
+def test_an_accelerator_that_is_there_in_vain_says_why(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(FakeCompiler, "accelerators", ("cpu", "cuda"))
+    cpu = Support(ok=True, version="1")
+    print_availability([available(here={"cpu": cpu, "cuda": Support(ok=False, hint="no driver")})])
+    assert "cuda: no driver" in capsys.readouterr().out
+    assert available(here={"cpu": cpu}).left_out == {}
+    assert available().left_out == {}, "there is one reason then, and it is told"
+
+
+def test_only_what_might_run_there_is_asked_about_an_accelerator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[str, list[str]]] = []
+
+    def probe_all(targets: Any, device: Any, **rest: Any) -> dict[str, Support]:
+        asked.append((device.accelerator, sorted(targets)))
+        return {name: Support(ok=True, version="1") for name in targets}
+
+    monkeypatch.setattr(availability, "accelerators", lambda: ["cpu", "cuda"])
+    monkeypatch.setattr(availability, "probe_all", probe_all)
+    monkeypatch.setattr(availability, "_environment", lambda plugin: None)
+    targets = {name: discover()[name] for name in ("mnn", "tensorrt")}
+    found = {one.name: one.devices for one in availability.survey(targets, threads=1)}
+    assert [one for one in asked if one[1]] == [
+        ("cpu", ["mnn", "tensorrt"]),
+        ("cuda", ["tensorrt"]),
+    ]
+    assert found == {"mnn": ["cpu"], "tensorrt": ["cpu", "cuda"]}
+
+
 def test_an_accelerator_on_which_nobody_ran_it_is_labelled(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,3 +199,17 @@ def test_accelerators_are_told_by_their_files(tmp_path: Path) -> None:
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/nvidia0").touch()
     assert accelerators(root=tmp_path) == ["cpu", "cuda"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "card"), [("intel-gpu", "drm/renderD128"), ("npu", "accel/accel0")]
+)
+def test_accelerators_of_one_kind_are_told_by_their_maker(
+    tmp_path: Path, kind: str, card: str
+) -> None:
+    device = tmp_path / "sys/class" / card / "device"
+    device.mkdir(parents=True)
+    (device / "vendor").write_text("0x1002\n")
+    assert accelerators(root=tmp_path) == ["cpu"]
+    (device / "vendor").write_text("0x8086\n")
+    assert accelerators(root=tmp_path) == ["cpu", kind]

@@ -13,10 +13,11 @@ from virtual import Machine, VirtualCandidate
 from ngraphbench.case import Case, CompilerRef, Limits, Method, ModelRef, Session
 from ngraphbench.errors import CompileFailed
 from ngraphbench.profiles import PROFILES
-from ngraphbench.session.entrants import DROPPED, beat, drop_event, race_of, reinstate, standing
+from ngraphbench.session.entrants import DROPPED, beat, race_of, reinstate
 from ngraphbench.session.kernel import EpochResult, columns, measure_epoch
 from ngraphbench.session.racing import FEWEST_RIVALS, SLOW_PACE, Drop, Race, levels, looks
 from ngraphbench.session.state import CaseState, SessionState
+from ngraphbench.session.telling import drop_event, standing
 from ngraphbench.stats import RACE_SHARE
 from ngraphbench.types import Device
 

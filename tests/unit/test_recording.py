@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from ngraphbench.case import BENCH_LIMITS, Case, CompilerRef, Limits, ModelRef, 
 from ngraphbench.cli.options import bench_settings, model_entries
 from ngraphbench.models.sources import resolve_model
 from ngraphbench.profiles import PROFILES
+from ngraphbench.records import now_utc
+from ngraphbench.session.commandline import reproduce_command
 from ngraphbench.session.entrants import SENTINEL
-from ngraphbench.session.recording import make_records, reproduce_command
+from ngraphbench.session.recording import make_records
 from ngraphbench.session.state import CaseState, SessionState
 from ngraphbench.spec import build_experiment
 from ngraphbench.summary import Samples
@@ -141,4 +144,24 @@ def test_a_control_whose_twin_left_says_nothing(status: str, controlled: bool) -
     session = Session(cases, "x", PROFILES["quick"], Limits())
     *_, record = make_records(session, state, read=found.get, host={})
     assert (record["sentinel"] is not None) == controlled
-    assert "untrusted" not in {flag["flag"] for flag in record["flags"]}
+    assert not {"untrusted", "parted"} & {flag["flag"] for flag in record["flags"]}
+
+
+def test_a_session_says_what_memory_did_not_hold() -> None:
+    model = ModelRef("m.onnx", "m", "onnx", "c")
+    cases = tuple(Case(model, CompilerRef("x", "m:X"), Device(), batch) for batch in (1, 8, 64))
+    state = SessionState(
+        cases={case.case_id: CaseState(status="failed") for case in cases},
+        deferred=[cases[2].case_id],
+    )
+    session = Session(cases, "x", PROFILES["quick"], Limits())
+    *records, about = make_records(session, state, read={}.get, host={})
+    assert [record["case_id"] for record in records] == about["cases"]
+    assert cases[2].case_id not in about["cases"]
+    assert {"flag": "parted", "detail": "1 of 3 programs did not fit into memory"} in about["flags"]
+
+
+def test_when_it_is_is_told_to_the_millisecond() -> None:
+    told = [now_utc() for _ in range(2)]
+    assert told == sorted(told)
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", each) for each in told)

@@ -259,6 +259,29 @@ def test_unlike_runs_are_refused_unless_forced(
     assert "Another after" in " ".join(told.split())
 
 
+def test_what_disturbed_either_run_is_told() -> None:
+    flags = [
+        {"flag": "interference", "detail": f"tasks waited {HOSTILE}"},
+        {"flag": "parted", "detail": "into two"},
+    ]
+    found = compared(measured_run(), slower(0.08, flags=flags))
+    assert found.disturbed == (f"after: interference (tasks waited {HOSTILE})",)
+    assert found.to_json()["disturbed"] == list(found.disturbed)
+    told = " ".join(_screen(found, 80).split())
+    assert "Disturbed after: interference (tasks waited" in told
+    assert "measure both runs again on a quiet machine" in told
+    assert "**Disturbed**" in (text := markdown(found))
+    assert HOSTILE not in text
+    quiet = compared(measured_run(), slower(0.08))
+    assert quiet.disturbed == ()
+    assert "Disturbed" not in _screen(quiet, 80) + markdown(quiet)
+
+
+def test_where_there_is_neither_a_run_nor_a_stored_one(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="neither a run directory nor a stored run"):
+        comparing.open_side(tmp_path / "baseline.json")
+
+
 def test_both_versions_are_offered_side_by_side() -> None:
     runs = measured_run(), measured_run(seed=1)
     for run, version in zip(runs, ("1.31.1", "1.32.0"), strict=True):

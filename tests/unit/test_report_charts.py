@@ -10,6 +10,7 @@ import pytest
 from curve_fixture import batch_run, depth_run
 from run_fixture import ESCAPES, HOSTILE, Run, full_run, model
 
+from ngraphbench.case import ModelRef
 from ngraphbench.errors import NGraphBenchError, SpecError
 from ngraphbench.report.charts import Chart, Mark, amount, linear_axis, log_axis, place_axis
 from ngraphbench.report.figures import chart_csv, write_figures
@@ -94,6 +95,26 @@ def test_depth_has_lines_through_its_times() -> None:
     assert line.points[0][1] == pytest.approx(1.0, rel=0.05)
     assert line.points[1] == pytest.approx((4.0, 9.0), rel=0.05)
     assert {m.x for m in marks(chart)} == {1.0, 2.0, 4.0}
+
+
+def test_depth_has_a_panel_for_each_shape() -> None:
+    times = {"eager": {1: 3.0, 2: 5.0}, "openvino": {1: 2.0, 2: 3.0}}
+    run = depth_run(times)
+    for record in list(run.records):
+        ref, depth = ModelRef(**record["case"]["model"]), record["case"]["model"]["args"]["depth"]
+        ms = 10 * times[record["label"]][depth]
+        sizes = {"ids": ["batch", 128]}
+        run.cell(record["session_id"], ref, record["label"], 1, ms=ms, shapes=sizes)
+    panels = charts(Scene(*run.summarise().parts))["depth"].panels
+    family = "block:vit?resolution=56&width=64"
+    titles = [f"{family}, batch 1", f"{family} [ids batch×128], batch 1"]
+    assert [p.title for p in panels] == [t for n in titles for t in (n, f"Speed-up · {n}")]
+    for panel, factor in ((panels[0], 1.0), (panels[2], 10.0)):
+        assert sorted(m.y for m in panel.marks) == pytest.approx(
+            [factor * ms for ms in (2.0, 3.0, 3.0, 5.0)], rel=0.1
+        )
+        line = next(line for line in panel.lines if line.series == "eager")
+        assert line.points[1][1] == pytest.approx(factor * 5.0, rel=0.1)
 
 
 def test_never_is_told_in_the_break_even_chart() -> None:

@@ -7,7 +7,16 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from run_fixture import ESCAPES, HOSTILE, Run, full_run, model
+from run_fixture import (
+    ESCAPES,
+    FELL_BACK,
+    HOSTILE,
+    Run,
+    full_run,
+    model,
+    run_of_devices,
+    run_of_lengths,
+)
 
 from ngraphbench.errors import NGraphBenchError
 from ngraphbench.report.html import write_report
@@ -21,6 +30,7 @@ class Page(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.struck: list[str] = []
         self.text = self.script = self.style = ""
         self._open: list[str] = []
         self.feed(text)
@@ -40,6 +50,8 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if not {"style", "script"} & set(self._open):
             self.text += data
+            if "s" in self._open:
+                self.struck.append(data)
         elif "style" in self._open:
             self.style += data
         else:
@@ -113,6 +125,17 @@ def test_hostile_names_of_nodes_and_packages_are_text(tmp_path: Path) -> None:
     assert "38% of <img" in page.text
 
 
+def test_what_fell_back_is_struck_out_with_its_reason(tmp_path: Path) -> None:
+    run = run_of_devices()
+    page = page_of(run, tmp_path)
+    rate = run.records[2]["summary"]["throughput_per_s"]["estimate"]
+    # Its name and its rate in the results, its word in the table of support, and nothing else.
+    assert page.struck == ["openvino", f"{rate:.0f}", "partly compiled"]
+    assert FELL_BACK in page.text
+    run.records[2]["flags"] = []
+    assert page_of(run, tmp_path).struck == []
+
+
 def test_links_within_the_page_lead_somewhere(page: Page) -> None:
     ids = page.values("id")
     assert len(ids) == len(set(ids))
@@ -174,6 +197,15 @@ def test_paths_out_of_the_run_are_no_links(tmp_path: Path, log: str) -> None:
     run.cell(run.session(), model("m"), "eager", 1, status="failed", log=log)
     page = page_of(run, tmp_path)
     assert not any("passwd" in href or "example" in href for href in page.values("href"))
+
+
+def test_shapes_are_named_as_people_write_them_and_can_be_filtered(tmp_path: Path) -> None:
+    page = page_of(run_of_lengths(), tmp_path)
+    assert "bert [ids batch×128]" in page.text
+    assert "8 comparisons (2 models, 2 batch sizes)" in page.text
+    assert page.values("data-facet") == ["m", "c", "b", "s"]
+    by_shape = [attrs["data-s"] for tag, attrs in page.tags if "data-cell" in attrs]
+    assert sorted(by_shape) == ["0"] * 8 + ["1"] * 8
 
 
 def test_an_empty_run_is_a_page_too(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_hostile_names_are_text_in_the_summed_page_too(tmp_path: Path) -> None:
 
 def test_the_constructed_runs_are_as_the_schema_says(tmp_path: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema")
-    write_run(tmp_path / "run", 25, samples=False)
+    write_run(tmp_path / "run", 25, launches=0)
     lines = (tmp_path / "run" / "journal.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 26
     for line in lines[:-1]:

@@ -6,10 +6,14 @@ import threading
 import pytest
 from rich.console import Console
 from run_fixture import HOSTILE, Run, full_run, model
+from study_fixture import Table, study_run
 
 from ngraphbench.profiles import PROFILES
+from ngraphbench.report.opening import opening
 from ngraphbench.report.progress import RunProgress
+from ngraphbench.report.scene import Scene
 from ngraphbench.report.terminal import clean, print_run, result_table
+from ngraphbench.report.wording import figure
 
 
 def screen(width: int = 80, *, terminal: bool = False) -> Console:
@@ -24,6 +28,18 @@ def text_of(console: Console) -> str:
 @pytest.fixture(scope="module")
 def run() -> Run:
     return full_run("quick")
+
+
+@pytest.mark.parametrize("width", [36, 40, 52])
+def test_names_give_way_to_numbers_on_a_narrow_terminal(run: Run, width: int) -> None:
+    console = screen(width)
+    console.print(result_table(*run.parts))
+    text = text_of(console)
+    assert max(map(len, text.splitlines())) <= width
+    for record in run.records:
+        if record["summary"]:
+            assert figure(record["summary"]["throughput_per_s"]["estimate"]) in text.split()
+    assert text.count("baseline") == 4
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -73,6 +89,27 @@ def test_a_run_is_told_whole(run: Run) -> None:
     assert "Random weights can hide overflow" in text
     assert "flag interference: something else used the processor" in text
     assert "interference (PSI cpu 22 %)" in text
+
+
+def test_a_headline_names_no_part_of_what_was_measured_again() -> None:
+    table: Table = {
+        "conv": {"eager": 10.0, "openvino": 2.0},
+        "former": {"eager": 8.0, "openvino": 3.0},
+    }
+    again = study_run(table, session="s1", run=study_run(table))
+    console = screen(100)
+    print_run(console, *again.parts)
+    head, rest = " ".join(text_of(console).split()).split("model batch", 1)
+    assert "conv and former swap places" in head or "former and conv swap places" in head
+    assert "part" not in head
+    assert "part 2" in rest
+    scene = Scene(*again.parts)
+    assert [answer.model for answer in scene.newest.answers] == ["conv", "former"]
+    flags = [{"flag": "untrusted", "detail": "A/A"}]
+    doubted = Scene(*study_run(table, session="s2", flags=flags, run=again).parts)
+    assert "1 of 3 failed" in {tile.value for tile in opening(doubted).tiles}
+    assert len(scene.answers) == 4 and len(scene.newest.orders) == 1
+    assert "in all 2 comparisons (2 models, batch 1)" in opening(scene).lead
 
 
 def test_foreign_text_is_inert(run: Run) -> None:

@@ -10,9 +10,10 @@ import pytest
 
 from ngraphbench.case import Case, CompilerRef, Limits, ModelRef
 from ngraphbench.errors import Unavailable, WorkerFailed
-from ngraphbench.session.resident import Resident, Stopped, Worker
+from ngraphbench.session.resident import Resident, Stopped
 from ngraphbench.session.state import CaseState
 from ngraphbench.session.verify import Reference
+from ngraphbench.session.workers import Worker
 from ngraphbench.types import Device, Json, TensorSpec
 from ngraphbench.workload import write_arrays
 
@@ -48,6 +49,7 @@ class Restless:
     peak_rss_bytes = 0
     origin: ClassVar[dict] = {}
     log_truncated = False
+    leftovers = ""
     outputs = np.ones(2, np.float32)
 
     def request(self, op: str, *, deadline_s: float, **fields: object) -> Json:

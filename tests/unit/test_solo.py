@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ngraphbench.case import Case, CompilerRef, Limits, Method, ModelRef, Session
+from ngraphbench.environments.energy import EnergyMeter
 from ngraphbench.errors import NGraphBenchError, RunFailed, WorkerFailed
 from ngraphbench.profiles import PROFILES
 from ngraphbench.session.solo import measure_blocks
@@ -166,3 +167,25 @@ def test_progress_names_each_block(tmp_path: Path) -> None:
         ("1 in flight: m b=1 a", 1, 3),
         ("2 in flight: m b=1 a", 2, 3),
     ]
+
+
+def test_energy_counters_are_read_around_each_block(tmp_path: Path) -> None:
+    log: list[str] = []
+
+    class Counter:
+        name, step_s = "package-0", 0.001
+
+        def start(self) -> None:
+            log.append("start")
+
+        def stop(self, seconds: float) -> float | None:
+            log.append("stop")
+            return 3.0
+
+    meter = EnergyMeter((Counter(),))
+    failed = WorkerFailed("gone", status="crashed", reason="exit:3")
+    resident = Pretended("a", log, error=failed, fails_at=1)
+    run(tmp_path, [resident], energy=lambda device: meter)
+    assert log == ["start", "a", "stop", "start", "a", "stop", "kill a"]
+    told = [block["energy"] for block in resident.state.blocks]
+    assert told[0]["joules"] == {"package-0": 3.0} and told[1:] == [None, None]

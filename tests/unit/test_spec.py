@@ -105,6 +105,12 @@ def test_anchors_and_merges(tmp_path: Path) -> None:
     ]
 
 
+def test_an_anchor_given_anew_is_no_news(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    text = "name: x\nmodels: [a.onnx]\ncompilers: [a: &o {k: 1}, b: &o {k: 2}, c: *o]\n"
+    assert [spec.options["k"] for spec in load(tmp_path, text).compilers] == [1, 2, 2]
+    assert not recwarn.list
+
+
 @pytest.mark.parametrize(
     ("change", "line", "key", "words"),
     [

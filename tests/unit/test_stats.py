@@ -152,3 +152,19 @@ def test_widened_intervals_cover_where_plain_ones_do_not():
         widened += wider * low <= stray <= wider * high
     assert plain / cases < 0.8
     assert widened / cases > 0.9
+
+
+def test_launches_of_one_length_are_worked_out_as_each_by_itself():
+    rng = np.random.default_rng(4)
+    columns = [autoregressive(rng, 0.7, count=12) for _ in range(3)]
+    (table,) = stats.tables(columns)
+    alone = [stats.hodges_lehmann(column) for column in columns]
+    assert stats.locations(table).tolist() == alone
+    assert stats.medians(table).tolist() == [float(np.median(column)) for column in columns]
+    assert stats.serial_inflation([table]) == pytest.approx(stats.serial_inflation(columns))
+    assert stats.serial_inflation(columns) > 1.0
+
+
+def test_launches_of_several_lengths_are_a_table_each():
+    columns = [np.arange(4.0), np.arange(6.0)]
+    assert [table.shape for table in stats.tables(columns)] == [(1, 4), (1, 6)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import tempfile
 from pathlib import Path
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ngraphbench.errors import StoreError
-from ngraphbench.store.journal import Journal
+from ngraphbench.store.journal import Journal, uncollected
 from ngraphbench.types import Json
 
 
@@ -113,3 +114,23 @@ def test_lines_that_only_together_are_an_array_are_no_records(tmp_path: Path) ->
     path.write_text(f'{record}\n{{"a":[1\n2]}}\n{record}\n')
     with pytest.raises(StoreError):
         Journal(path).read()
+
+
+def test_many_records_are_not_walked_again_right_after_they_were_read() -> None:
+    with uncollected():
+        records = [{"kind": str(i)} for i in range(2000)]
+    assert gc.isenabled()
+    places = {id(record) for record in records}
+    young = [one for age in (0, 1) for one in gc.get_objects(generation=age)]
+    assert not any(id(one) in places for one in young)
+    assert not gc.get_freeze_count()
+
+
+def test_a_last_line_that_is_no_record_is_not_taken_for_a_torn_one(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_text(f"{json.dumps(record('a'))}\n{json.dumps({**record('b'), 'kind': None})}\n")
+    before = path.read_bytes()
+    for act in (Journal(path).read, lambda: Journal(path).append([record("c")])):
+        with pytest.raises(StoreError, match=r"journal\.jsonl:2"):
+            act()
+    assert path.read_bytes() == before

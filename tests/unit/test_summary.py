@@ -9,8 +9,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ngraphbench.stats import LAUNCH_PRIOR, Launch
-from ngraphbench.summary import Comparison, compare, launch_of, round_logs, summarise, verdict
+from ngraphbench.stats import (
+    LAUNCH_PRIOR,
+    Launch,
+    hodges_lehmann,
+    serial_inflation,
+    signed_rank_interval,
+)
+from ngraphbench.summary import (
+    Comparison,
+    Logs,
+    Rounds,
+    compare,
+    launch_of,
+    location,
+    round_logs,
+    side_by_side,
+    summarise,
+    verdict,
+)
 
 
 def made(call_ns: np.ndarray, *, epochs: int = 1, calls: int = 10) -> dict[str, np.ndarray]:
@@ -73,7 +90,34 @@ def test_nothing_shared_is_not_compared():
 def test_two_slots_of_a_round_count_as_one():
     samples = made(np.array([1e6, 1e6, 4e6]))
     samples["round"] = np.array([0, 1, 1])
-    assert round_logs(samples)[(0, 1)] == pytest.approx(math.log(2e6))
+    logs = round_logs(samples)
+    assert logs.rounds.keys == ((0, 0), (0, 1))
+    assert logs.values == pytest.approx(np.log([1e6, 2e6]))
+
+
+def test_candidates_stand_side_by_side_in_the_rounds_that_all_share():
+    keys = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+    a = Logs(Rounds.of(keys), np.arange(5.0))
+    b = Logs(Rounds.of(keys[1:]), np.arange(10.0, 14.0))
+    c = Logs(Rounds.of([keys[0], *keys[2:]]), np.arange(20.0, 24.0))
+    rounds, values = side_by_side([a, b, c])
+    assert rounds.keys == ((0, 2), (1, 0), (1, 1))
+    assert [column.tolist() for column in values] == [[2, 3, 4], [11, 12, 13], [21, 22, 23]]
+    assert [part.tolist() for part in rounds.by_epoch(values[0])] == [[2], [3, 4]]
+
+
+@pytest.mark.parametrize("lengths", [(12,), (9, 9, 9), (14, 9, 11)])
+def test_a_location_is_the_mean_over_launches_each_by_itself(lengths: tuple[int, ...]):
+    rng = np.random.default_rng(5)
+    epochs = [np.cumsum(rng.standard_normal(count)) for count in lengths]
+    centres = [hodges_lehmann(column) for column in epochs]
+    residuals = np.concatenate([c - centre for c, centre in zip(epochs, centres, strict=True)])
+    low, high = signed_rank_interval(residuals, 0.9)
+    wider = math.sqrt(sum(lengths) * sum(1 / n for n in lengths)) / len(lengths)
+    wider *= serial_inflation(epochs)
+    middle = float(np.mean(centres))
+    expected = (middle, middle + wider * min(low, 0.0), middle + wider * max(high, 0.0))
+    assert location(epochs, 0.9) == pytest.approx(expected, rel=1e-12)
 
 
 @settings(max_examples=50)

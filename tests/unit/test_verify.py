@@ -33,6 +33,14 @@ def test_fp32_is_wrong_above_a_relative_l2_of_1e_4(error: float, verdict: str):
     assert judged(X * (1 + error), X).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("precision", "limit"), [("fp32", 1e-4), ("tf32", 1e-2), ("fp16", 1e-2), ("bf16", 3e-2)]
+)
+def test_each_precision_has_its_limit(precision: str, limit: float):
+    assert judged(X * (1 + 0.8 * limit), X, precision=precision).verdict == "ok"
+    assert judged(X * (1 + 1.25 * limit), X, precision=precision).verdict == "wrong"
+
+
 def test_the_models_own_error_widens_the_tolerance():
     assert judged(X * (1 + 5e-4), X, baseline_rel_l2=1e-4).verdict == "ok"
     assert judged(X * (1 + 5e-3), X, baseline_rel_l2=1e-4).verdict == "wrong"

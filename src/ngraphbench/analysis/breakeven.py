@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ngraphbench.analysis.contrasts import contrast
 from ngraphbench.analysis.tables import Cell, Evidence, Group, Interval
 
 __all__ = ["COLD", "WARM", "BreakEven", "break_evens", "inferences"]
 
-COLD = ("import_s", "compile_cold_s", "load_s", "first_run_s")
+COLD = ("import_s", "tuning_s", "compile_cold_s", "load_s", "first_run_s")
 WARM = ("import_s", "compile_warm_s", "load_s", "first_run_s")
-"""What a start costs before the second inference, with empty and with filled caches."""
+"""What a start costs before the second inference, with empty and with filled caches.
+
+A search is part of a cold start alone: filled caches hold what it found.
+"""
 
 NEEDED = {"cold": "compile_cold_s", "warm": "compile_warm_s"}
 """Without this one nothing is said; others that were not measured count as nothing."""
@@ -47,11 +49,11 @@ class BreakEven:
 def break_evens(evidence: Evidence) -> list[BreakEven]:
     """Return the break-even points of every candidate beside its baseline, cold and warm."""
     return [
-        _break_even(evidence, group, cell, start)
+        found
         for group in evidence.groups
         for cell in group.cells
         if cell.label != group.baseline and cell.ranked
-        for start in ("cold", "warm")
+        for found in _break_evens(evidence, group, cell)
     ]
 
 
@@ -80,13 +82,17 @@ def _over(extra_s: float, saved_s: float) -> float:
     return extra_s / saved_s if saved_s > 0.0 else math.inf
 
 
+def _break_evens(evidence: Evidence, group: Group, cell: Cell) -> list[BreakEven]:
+    saved = _saved_s(evidence, group, cell)
+    return [_break_even(group, cell, "cold", saved), _break_even(group, cell, "warm", saved)]
+
+
 def _break_even(
-    evidence: Evidence, group: Group, cell: Cell, start: Literal["cold", "warm"]
+    group: Group, cell: Cell, start: Literal["cold", "warm"], saved: Interval | None
 ) -> BreakEven:
     mine = _costs(cell.record["costs"], start)
     theirs = _costs(group.base.record["costs"], start) if group.base else None
     calls, never, reason = None, False, ""
-    saved = _saved_s(evidence, group, cell)
     if group.base is None:
         reason = f"{group.baseline}, the baseline, has no result"
     elif mine is None or theirs is None:
@@ -117,7 +123,7 @@ def _costs(costs: Mapping[str, Any], start: str) -> tuple[float, float, float] |
     """Return lowest, likely and highest seconds of a start; cold compiles may be several."""
     if costs.get(NEEDED[start]) is None:
         return None
-    total = sum(float(costs.get(key) or 0.0) for key in (COLD if start == "cold" else WARM))
+    total = sum([float(costs.get(key) or 0.0) for key in (COLD if start == "cold" else WARM)])
     seen = costs.get("compile_cold_samples_s") if start == "cold" else None
     if not seen:
         return total, total, total
@@ -128,12 +134,10 @@ def _costs(costs: Mapping[str, Any], start: str) -> tuple[float, float, float] |
 def _saved_s(evidence: Evidence, group: Group, cell: Cell) -> Interval | None:
     """Return seconds saved per call, by the paired speed-up and the baseline's latency."""
     base = group.base
-    if base is None or base.latency is None:
+    ratio = evidence.compare(cell, base) if base is not None else None
+    latency = base.latency if base is not None and ratio is not None else None
+    if ratio is None or latency is None:
         return None
-    found = contrast(evidence, [(cell, 1.0), (base, -1.0)])
-    if found is None:
-        return None
-    latency, ratio = base.latency, found.factor
     ends = [
         time_ms * (1.0 - share)
         for time_ms in (latency.low, latency.high)

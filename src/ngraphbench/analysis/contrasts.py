@@ -8,7 +8,7 @@ twice (T(1) in a mean of ASE) counts with its whole weight. Pure functions of sa
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -17,11 +17,10 @@ import numpy as np
 from ngraphbench import stats
 from ngraphbench.analysis.tables import Cell, Evidence, Interval
 from ngraphbench.stats import Launch
-from ngraphbench.summary import by_epoch, location
+from ngraphbench.summary import Logs, location, side_by_side
 
 __all__ = ["Contrast", "Terms", "added", "cancelled", "contrast", "session_contrast", "times_ns"]
 
-Logs: TypeAlias = Mapping[tuple[int, int], float]
 Terms: TypeAlias = Sequence[tuple[Cell, float]]
 """Cells, and the weight of each one's log time per call."""
 
@@ -82,6 +81,9 @@ def contrast(evidence: Evidence, terms: Terms, confidence: float | None = None) 
     None where samples are missing, or cells of one session share fewer than two rounds.
     ``confidence`` is the first session's own unless given. One evidence forms a sum once.
     """
+    # Where samples are lost there may be many such sums, and none is worth remembering.
+    if not all(evidence.logs(cell) for cell, _ in terms):
+        return None
     key = (confidence, tuple((cell.key, weight) for cell, weight in terms))
     known: dict[object, Contrast | None] = evidence.memory
     if key not in known:
@@ -115,21 +117,22 @@ def _contrast(evidence: Evidence, terms: Terms, confidence: float | None) -> Con
 def session_contrast(
     parts: Sequence[tuple[Logs, float]], *, confidence: float, launch: Launch, alone: bool = True
 ) -> Contrast | None:
-    """Return the sum over cells of one session, each given by log time by (epoch, round).
+    """Return the sum over cells of one session, each given by its log times and its weight.
 
     None for fewer than two shared rounds. Not ``alone`` means that other sessions add to the
     sum: weights that do not cancel in this one then let the machine's movement in.
     """
-    shared = set(parts[0][0]).intersection(*(logs for logs, _ in parts[1:]))
-    if len(shared) < 2:
+    rounds, values = side_by_side([logs for logs, _ in parts])
+    if len(rounds) < 2:
         return None
-    sums = {key: sum(weight * logs[key] for logs, weight in parts) for key in shared}
-    epochs = by_epoch(sums)
+    weights = [weight for _, weight in parts]
+    sums = np.add.reduce([w * column for w, column in zip(weights, values, strict=True)])
+    epochs = rounds.by_epoch(sums)
     value, within_low, within_high = location(epochs, confidence)
-    squares = sum(weight**2 for _, weight in parts)
+    squares = sum(weight**2 for weight in weights)
     term = stats.launch_half_width(launch, confidence, len(epochs), processes=squares)
-    paired = alone or abs(sum(weight for _, weight in parts)) < BALANCED
-    moved = 0.0 if paired else float(np.ptp(np.percentile(list(sums.values()), MOVED))) / 2
+    paired = alone or abs(sum(weights)) < BALANCED
+    moved = 0.0 if paired else float(np.ptp(np.percentile(sums, MOVED))) / 2
     return Contrast(
         value=value,
         low=value - math.hypot(value - within_low, term, moved),
@@ -138,7 +141,7 @@ def session_contrast(
         within_high=within_high,
         launch_half=term,
         confidence=confidence,
-        rounds=len(shared),
+        rounds=len(rounds),
         epochs=len(epochs),
         paired=paired,
     )
@@ -175,10 +178,9 @@ def times_ns(evidence: Evidence, cells: Sequence[Cell]) -> list[float] | None:
     found = []
     for cell in cells:
         peers = [evidence.logs(one) for one in cells if one.key[0] == cell.key[0]]
-        shared = set(peers[0]).intersection(*peers[1:])
-        if len(shared) < 2:
+        rounds, (values, *_) = side_by_side([evidence.logs(cell), *peers])
+        if len(rounds) < 2:
             return None
-        logs = evidence.logs(cell)
-        epochs = by_epoch({key: logs[key] for key in shared})
-        found.append(math.exp(np.mean([stats.hodges_lehmann(column) for column in epochs])))
+        centres = [stats.hodges_lehmann(column) for column in rounds.by_epoch(values)]
+        found.append(math.exp(np.mean(centres)))
     return found

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from ngraphbench.analysis.tables import Cell, Evidence, Group, Interval
 
 __all__ = ["Curve", "Point", "curves", "families"]
 
-MISCOUNTED = ("batch-padded", "batch-clamped")
-"""Flags of cells that ran another number of items than asked; items count as they were."""
+PADDED = "batch-padded"
+"""Flag of cells that compute more items than asked for; those asked for count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,8 @@ class Point:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Flags that say that the items counted are not the items asked for."""
-        return tuple(f for f in self.cell.flags if f in MISCOUNTED) if self.cell else ()
+        """The flag that says that more items were computed than count, if it has it."""
+        return (PADDED,) if self.cell and PADDED in self.cell.flags else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +96,25 @@ class Curve:
 
 def curves(evidence: Evidence) -> list[Curve]:
     """Return one curve per model, setting and candidate, in the order of the groups."""
-    gathered: dict[tuple[object, ...], list[Group]] = {}
+    if curves not in evidence.memory:
+        evidence.memory[curves] = _curves(evidence)
+    found: list[Curve] = evidence.memory[curves]
+    return found
+
+
+_Usable: TypeAlias = Mapping[str, Cell]
+"""The cells of a group whose timing may stand in a metric, by label."""
+
+
+def _curves(evidence: Evidence) -> list[Curve]:
+    gathered: dict[tuple[object, ...], list[tuple[Group, _Usable]]] = {}
     for group in evidence.groups:
-        gathered.setdefault((group.model, *group.setting[1:]), []).append(group)
+        family = gathered.setdefault((group.model, *group.setting[1:]), [])
+        family.append((group, _usable(evidence, group)))
     return [
-        _curve(evidence, family, groups, label)
+        _curve(family, groups, label)
         for family, groups in gathered.items()
-        for label in dict.fromkeys(cell.label for group in groups for cell in group.cells)
+        for label in dict.fromkeys(cell.label for group, _ in groups for cell in group.cells)
     ]
 
 
@@ -114,35 +127,32 @@ def families(found: Sequence[Curve]) -> list[list[Curve]]:
 
 
 def _curve(
-    evidence: Evidence, family: tuple[object, ...], groups: Sequence[Group], label: str
+    family: tuple[object, ...], groups: Sequence[tuple[Group, _Usable]], label: str
 ) -> Curve:
     """Return a candidate's curve; batch sizes come from one session where it has them."""
-    sessions = Counter(
-        group.session_id for group in groups if _usable(evidence, group, label) is not None
-    )
-    ranked = sorted(groups, key=lambda group: -sessions[group.session_id])
-    points = []
-    for batch in sorted({group.batch for group in groups}):
-        here = [group for group in ranked if group.batch == batch]
-        points.append(_point(evidence, here, label))
+    sessions = Counter(group.session_id for group, usable in groups if label in usable)
+    ranked = sorted(groups, key=lambda found: -sessions[found[0].session_id])
+    by_batch: dict[int, list[tuple[Group, _Usable]]] = {}
+    for group, usable in ranked:
+        by_batch.setdefault(group.batch, []).append((group, usable))
+    first = groups[0][0]
     return Curve(
-        title=groups[0].title,
+        title=first.title,
         label=label,
-        device=groups[0].device,
-        precision=groups[0].precision,
-        baseline=ranked[0].baseline,
+        device=first.device,
+        precision=first.precision,
+        baseline=ranked[0][0].baseline,
         family=family,
-        points=tuple(points),
+        points=tuple(_point(batch, by_batch[batch], label) for batch in sorted(by_batch)),
     )
 
 
-def _point(evidence: Evidence, groups: Sequence[Group], label: str) -> Point:
-    batch = groups[0].batch
-    for group in groups:
-        cell = _usable(evidence, group, label)
+def _point(batch: int, groups: Sequence[tuple[Group, _Usable]], label: str) -> Point:
+    for group, usable in groups:
+        cell = usable.get(label)
         if cell is not None:
-            return Point(batch, cell.status, cell, _usable(evidence, group, group.baseline))
-    found = (cell for group in groups for cell in group.cells if cell.label == label)
+            return Point(batch, cell.status, cell, usable.get(group.baseline))
+    found = (cell for group, _ in groups for cell in group.cells if cell.label == label)
     return Point(batch, next(map(_why_not, found), "not planned"))
 
 
@@ -153,6 +163,9 @@ def _why_not(cell: Cell) -> str:
     return "no samples" if cell.ranked else cell.status
 
 
-def _usable(evidence: Evidence, group: Group, label: str) -> Cell | None:
-    cells = (cell for cell in group.cells if cell.label == label and cell.ranked)
-    return next((cell for cell in cells if evidence.logs(cell)), None)
+def _usable(evidence: Evidence, group: Group) -> dict[str, Cell]:
+    found: dict[str, Cell] = {}
+    for cell in group.cells:
+        if cell.ranked and evidence.logs(cell):
+            found.setdefault(cell.label, cell)
+    return found

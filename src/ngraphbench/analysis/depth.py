@@ -11,16 +11,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
 from ngraphbench import stats
 from ngraphbench.analysis.contrasts import Contrast, Terms, contrast, times_ns
+from ngraphbench.analysis.depthsets import chosen, depth_sets, places, usable
 from ngraphbench.analysis.tables import Cell, Evidence, Group, Interval
-from ngraphbench.case import canonical
-from ngraphbench.types import Array, Json
+from ngraphbench.summary import side_by_side
+from ngraphbench.types import Array
 
-__all__ = ["DepthFit", "Speed", "depth_fits", "family", "marginal_ratio"]
+__all__ = ["DepthFit", "Speed", "depth_fits", "marginal_ratio"]
 
 NS_PER_MS = 1e6
 
@@ -42,7 +44,8 @@ class DepthFit:
     blocks get cheaper. ``lack_of_fit`` is the p-value of a straight line, ``residual`` the
     largest relative distance from it. ``trend`` is the factor of the speed-up per doubling of
     depth; ``repeat_gain`` the baseline's beta over this one's, over the speed-up at
-    ``base_depth``. Slopes are per block; None is what could not be told.
+    ``base_depth``. Slopes are per block; None is what could not be told. ``setting`` is what all
+    its cells share beside the model, and ``place`` what of that tells it from other fits.
     """
 
     title: str
@@ -66,6 +69,13 @@ class DepthFit:
     repeat_gain: Interval | None = None
     compile_slope_s: Interval | None = None
     memory_slope_bytes: Interval | None = None
+    setting: tuple[object, ...] = ()
+    place: str = ""
+
+    @property
+    def name(self) -> str:
+        """The model without its depth, and what else tells the fit from others of its batch."""
+        return f"{self.title} [{self.place}]" if self.place else self.title
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +125,14 @@ def depth_fits(evidence: Evidence) -> list[DepthFit]:
     Sets with fewer than two depths are left out; a candidate with fewer than two results has
     a reason instead of a fit.
     """
-    gathered: dict[tuple[object, ...], dict[int, Group]] = {}
-    for group in evidence.groups:
-        model = group.cells[0].record["case"]["model"]
-        depth = model["args"].get("depth")
-        if isinstance(depth, int) and not isinstance(depth, bool):
-            gathered.setdefault((family(model), *group.setting), {})[depth] = group
+    several = depth_sets(evidence)
     found = []
-    for key, groups in gathered.items():
-        if len(groups) < 2:
-            continue
-        labels = dict.fromkeys(cell.label for group in groups.values() for cell in group.cells)
-        found += [_fit(evidence, str(key[0]), groups, label) for label in labels]
+    for (key, by_depth), place in zip(several.items(), places(list(several.values())), strict=True):
+        groups = [group for here in by_depth.values() for group in here]
+        for label in dict.fromkeys(cell.label for group in groups for cell in group.cells):
+            held, alone = chosen(evidence, by_depth, label)
+            fit = _fit(evidence, str(key[0]), held, label, session_id=alone)
+            found.append(replace(fit, setting=key[1:], place=place))
     return found
 
 
@@ -154,20 +160,12 @@ def marginal_ratio(
     return found.moved(math.log(mine.beta_ns / theirs.beta_ns)).factor if found else None
 
 
-def family(model: Json) -> str:
-    """Return the model without its depth, such as ``block:vit?width=192``."""
-    head = str(model["source"]).partition("?")[0]
-    rest = {key: value for key, value in sorted(model["args"].items()) if key != "depth"}
-    query = "&".join(f"{key}={_plain(value)}" for key, value in rest.items())
-    return f"{head}?{query}" if query else head
-
-
-def _plain(value: object) -> str:
-    return value if isinstance(value, str) else canonical(value)
-
-
-def _fit(evidence: Evidence, title: str, groups: dict[int, Group], label: str) -> DepthFit:
-    cells = _cells(evidence, groups, label)
+def _fit(
+    evidence: Evidence, title: str, groups: dict[int, Group], label: str, *, session_id: str
+) -> DepthFit:
+    """Return the fit of a candidate, through the cells of one session where that is given."""
+    held = {d: group for d, group in groups.items() if session_id in ("", group.session_id)}
+    cells = _cells(evidence, held, label)
     any_group = next(iter(groups.values()))
     bare = DepthFit(
         title=title,
@@ -207,12 +205,8 @@ def _fit(evidence: Evidence, title: str, groups: dict[int, Group], label: str) -
 
 
 def _cells(evidence: Evidence, groups: dict[int, Group], label: str) -> dict[int, Cell]:
-    found = {}
-    for depth, group in sorted(groups.items()):
-        for cell in group.cells:
-            if cell.label == label and cell.ranked and evidence.logs(cell):
-                found[depth] = cell
-    return found
+    cells = {depth: usable(evidence, group, label) for depth, group in sorted(groups.items())}
+    return {depth: cell for depth, cell in cells.items() if cell is not None}
 
 
 def _line(evidence: Evidence, cells: dict[int, Cell]) -> _Line | None:
@@ -258,10 +252,9 @@ def _lack_of_fit(evidence: Evidence, line: _Line) -> tuple[float | None, float |
     if free < 1 or len(sessions) > 1:
         return None, largest if free > 0 else None
     logs = [evidence.logs(cell) for cell in line.cells]
-    shared = sorted(set(logs[0]).intersection(*logs[1:]))
-    epochs = np.array([epoch for epoch, _ in shared])
-    table = line.projector @ np.array([[found[key] for key in shared] for found in logs])
-    parts = [table[:, epochs == epoch] for epoch in np.unique(epochs)]
+    shared, values = side_by_side(logs)
+    table = line.projector @ np.array(values)
+    parts = [table[:, start:end] for start, end in pairwise(shared.ends)]
     noise = np.hstack([part - np.median(part, axis=1, keepdims=True) for part in parts])
     rounds = float(np.mean([np.var(stats.clipped(row)) for row in noise]) * len(noise) / free)
     wider = max(stats.serial_inflation([part[i] for part in parts]) for i in range(len(table)))

@@ -9,7 +9,7 @@ from ngraphbench.analysis.tables import Cell, Evidence
 from ngraphbench.case import canonical
 from ngraphbench.types import Json
 
-__all__ = ["Difference", "cell_differences", "session_differences"]
+__all__ = ["Difference", "cell_differences", "disturbances", "session_differences"]
 
 _HOST = (
     *("cpu_model", "cpu_flags", "logical_cpus", "physical_cores", "smt", "numa_nodes"),
@@ -17,6 +17,9 @@ _HOST = (
     *("energy_preference", "frequency_limits_khz", "on_battery", "power_mode"),
 )
 """What a device is: where one of these differs, so does the machine."""
+
+_DISTURBED = ("interference", "steal", "quota", "drift", "throttled")
+"""Flags of a session that say: the machine did other things meanwhile."""
 
 _HOST_TOLD = ("os", "kernel", "python", "memory_bytes")
 """What may be the very change whose effect is asked for, so it is told and no more."""
@@ -59,6 +62,18 @@ def session_differences(
         if left is not None and right is not None:
             found.update(dict.fromkeys(_session(left, right)))
     return list(found)
+
+
+def disturbances(evidence: Evidence, sessions: Iterable[str]) -> list[str]:
+    """Return what disturbed these sessions: each flag of the machine with what was seen, once."""
+    flags = (
+        flag
+        for session in sessions
+        for flag in evidence.sessions.get(session, {}).get("flags", [])
+        if flag["flag"] in _DISTURBED
+    )
+    told = (f"{f['flag']} ({f['detail']})" if f["detail"] else str(f["flag"]) for f in flags)
+    return list(dict.fromkeys(told))
 
 
 def _session(left: Json, right: Json) -> list[Difference]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -24,11 +23,13 @@ from ngraphbench.analysis.ranking import (
     rankings,
     settling,
 )
-from ngraphbench.analysis.reversal import Reversal, reversals
+from ngraphbench.analysis.repeats import without_repeats
+from ngraphbench.analysis.reversal import Reversal, reversals_of, unpaired_count
 from ngraphbench.analysis.scaling import ORIGINS, TRAP, Scaling, scalings
 from ngraphbench.analysis.scores import Score, SpeedupMean, scores, speedup_means
 from ngraphbench.analysis.tables import Evidence, Read
-from ngraphbench.analysis.verdict import verdicts
+from ngraphbench.analysis.verdict import verdicts_of
+from ngraphbench.store.journal import uncollected
 from ngraphbench.types import Json
 
 __all__ = ["Metrics", "Order", "finite", "metrics"]
@@ -53,7 +54,9 @@ class Order:
 class Metrics:
     """What ``ngb show --metrics`` shows.
 
-    ``untrusted`` are sessions that failed their control, ``flags`` what disturbed any.
+    ``unpaired`` counts the orders of models of two sessions: where these are too many,
+    ``orders`` leaves them out. ``untrusted`` are sessions that failed their control,
+    ``flags`` what disturbed any.
     """
 
     scaling: tuple[Scaling, ...]
@@ -62,6 +65,7 @@ class Metrics:
     depth: tuple[DepthFit, ...]
     rankings: tuple[Ranking, ...]
     orders: tuple[Order, ...]
+    unpaired: int
     flips: tuple[Flip, ...]
     changes: tuple[Change, ...]
     speedups: tuple[SpeedupMean, ...]
@@ -78,20 +82,25 @@ class Metrics:
 
 def metrics(records: Sequence[Json], sessions: Sequence[Json], read: Read) -> Metrics:
     """Return every metric of a run. Each sample file is read once."""
-    read = functools.cache(read)
-    evidence = Evidence(records, sessions, read)
-    orders = reversals(records, sessions, read)
+    with uncollected():
+        return _metrics(Evidence(records, sessions, read))
+
+
+def _metrics(evidence: Evidence) -> Metrics:
+    latest = without_repeats(evidence)
+    orders = reversals_of(latest)
     return Metrics(
         scaling=tuple(scalings(evidence)),
         friction=tuple(frictions(evidence)),
         break_even=tuple(break_evens(evidence)),
         depth=tuple(depth_fits(evidence)),
         rankings=tuple(rankings(orders)),
-        orders=tuple(_order(evidence, order) for order in orders),
+        orders=tuple(_order(latest, order) for order in orders),
+        unpaired=unpaired_count(latest),
         flips=tuple(flips(orders)),
-        changes=tuple(changes(verdicts(records, sessions, read))),
-        speedups=tuple(speedup_means(evidence)),
-        scores=tuple(scores(evidence)),
+        changes=tuple(changes(verdicts_of(latest))),
+        speedups=tuple(speedup_means(latest)),
+        scores=tuple(scores(latest)),
         untrusted=tuple(key for key in evidence.sessions if evidence.untrusted(key)),
         flags=tuple(
             dict.fromkeys(

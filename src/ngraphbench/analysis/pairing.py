@@ -44,7 +44,7 @@ class Side:
 
     def shown_launch(self, session_id: str) -> Launch:
         """Return how a session's own launches spread, no belief in it; 0 d.f. for one launch."""
-        cells = [c for c in self.evidence.cells if c.record["session_id"] == session_id]
+        cells = self.evidence.cells_of(session_id)
         known = [s for s in map(self.evidence.samples, cells) if s is not None]
         prior = prior_of(self.evidence.sessions.get(session_id))
         return launch_of(known, replace(prior, degrees=0.0))
@@ -78,11 +78,12 @@ def paired_cells(before: Side, after: Side, *, reference: str = "") -> Matched:
     """
     left, right = before.cells, after.cells
     found = _matched(left, right, _whole_name)
-    rest = [
-        [cell for cell in cells if cell.key not in {pair[i].key for pair in found}]
-        for i, cells in enumerate((left, right))
-    ]
-    found += _matched(rest[0], rest[1], _name)
+    named = {one.key for one, _ in found}, {other.key for _, other in found}
+    found += _matched(
+        [cell for cell in left if cell.key not in named[0]],
+        [cell for cell in right if cell.key not in named[1]],
+        _name,
+    )
     order = {cell.key: i for i, cell in enumerate(right)}
     found.sort(key=lambda pair: order[pair[1].key])
     known = {old.key: new for old, new in found}

@@ -85,6 +85,14 @@ def read_figures(text: str, *, name: str) -> list[Figures]:
     one found, and for a row that cannot be understood, with its line.
     """
     reader = csv.DictReader(io.StringIO(text), skipinitialspace=True)
+    try:
+        return _rows(reader, name)
+    except csv.Error as error:
+        # Such as a field of more than 131,072 characters: a quotation mark that is never closed.
+        raise _bad(f"{name}:{reader.line_num + 1}", str(error)) from error
+
+
+def _rows(reader: csv.DictReader[str], name: str) -> list[Figures]:
     found = [str(column).strip() for column in reader.fieldnames or ()]
     reader.fieldnames = found
     for column in COLUMNS:
@@ -128,6 +136,9 @@ def _figures(row: Json, place: str) -> Figures:
         raise _bad(place, "batch and throughputs must be above 0")
     if not str(row["model"]).strip():
         raise _bad(place, "there is no model")
+    if {"\0", "\n", "\r"} & set(row["model"].strip()):
+        # A NUL byte, or lines that a quotation mark swallowed.
+        raise _bad(place, "the model's name holds a NUL byte or a line break")
     return Figures(str(row["model"]).strip(), batch, baseline, compiled, **extra)
 
 

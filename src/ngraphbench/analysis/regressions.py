@@ -14,7 +14,12 @@ from typing import Literal, TypeAlias
 
 from ngraphbench import stats
 from ngraphbench.analysis.contrasts import Contrast, added, session_contrast
-from ngraphbench.analysis.likeness import Difference, cell_differences, session_differences
+from ngraphbench.analysis.likeness import (
+    Difference,
+    cell_differences,
+    disturbances,
+    session_differences,
+)
 from ngraphbench.analysis.pairing import REFERENCE, Pair, Side, launches_of_both, paired_cells
 from ngraphbench.analysis.tables import Interval, join
 from ngraphbench.records import measured
@@ -80,6 +85,7 @@ class RunComparison:
     ``changes`` holds the cells of both, ``gone`` and ``new`` name those of one alone;
     ``differences`` is what is not alike. ``confidence`` is that of the whole family of cells:
     with its complement, at most, any cell that did not change is called faster or slower.
+    ``disturbed`` says what disturbed the machine, before and after.
     """
 
     changes: tuple[Change, ...]
@@ -90,6 +96,7 @@ class RunComparison:
     confidence: float
     single_launch: bool
     claim: str
+    disturbed: tuple[str, ...] = ()
 
     @property
     def regressions(self) -> list[Change]:
@@ -144,6 +151,7 @@ class RunComparison:
             "gone": list(self.gone),
             "new": list(self.new),
             "differences": [difference.to_json() for difference in self.differences],
+            "disturbed": list(self.disturbed),
         }
 
 
@@ -181,6 +189,13 @@ def compare_runs(
         *cell_differences(cells),
         *matched.references,
     ]
+    disturbed = [
+        f"{when}: {told}"
+        for when, side, ids in zip(
+            ("before", "after"), (before, after), _sessions(matched.pairs), strict=True
+        )
+        for told in disturbances(side.evidence, ids)
+    ]
     return RunComparison(
         changes=tuple(changes),
         gone=matched.gone,
@@ -190,6 +205,7 @@ def compare_runs(
         confidence=confidence,
         single_launch=any(profile.epochs == 1 for profile in profiles),
         claim="compiler" if claims == {"compiler"} else "artefact",
+        disturbed=tuple(disturbed),
     )
 
 

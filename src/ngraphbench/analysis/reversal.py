@@ -7,6 +7,7 @@ pure function of records and samples.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -16,7 +17,18 @@ from ngraphbench.analysis.tables import Cell, Evidence, Group, Interval, Read
 from ngraphbench.summary import verdict as judge
 from ngraphbench.types import Json
 
-__all__ = ["Order", "Reversal", "comparable", "reversals", "reversals_of"]
+__all__ = [
+    "MOST_UNPAIRED",
+    "Order",
+    "Reversal",
+    "comparable",
+    "reversals",
+    "reversals_of",
+    "unpaired_count",
+]
+
+MOST_UNPAIRED = 10_000
+"""So many orders of which nothing can be said are listed; more are only counted."""
 
 Order: TypeAlias = Literal["kept", "reversed", "tie", "unresolved"]
 
@@ -54,6 +66,8 @@ class Reversal:
         """One sentence without a full stop, for people."""
         where = f"under {self.compiler} at batch {self.batch}"
         names = f"{self.model_a} and {self.model_b}"
+        if self.reason == "untrusted":
+            return f"the order of {names} {where} is untrusted: its session failed the A/A control"
         if self.under_baseline is None or self.under_compiler is None:
             return f"{names} were not measured side by side {where}"
         verb = {
@@ -71,38 +85,71 @@ class Reversal:
 def reversals(records: Sequence[Json], sessions: Sequence[Json], read: Read) -> list[Reversal]:
     """Return one verdict per pair of models, batch size and compiler, most decisive first.
 
-    Pairs that never stood in one session come last, as ``unresolved`` (``unpaired``).
+    Pairs that never stood in one session come last, as ``unresolved`` (``unpaired``); where
+    there are more than ``MOST_UNPAIRED`` of them they are left out: see ``unpaired_count``.
     """
     return reversals_of(Evidence(records, sessions, read))
 
 
 def reversals_of(evidence: Evidence) -> list[Reversal]:
     """Return what ``reversals`` does, of an evidence that is there."""
+    together: dict[tuple[object, ...], list[Group]] = {}
+    for group in evidence.groups:
+        together.setdefault((*group.setting, group.session_id), []).append(group)
+    found = [
+        reversal
+        for groups in together.values()
+        for a, b in combinations(groups, 2)
+        if a.model != b.model
+        for reversal in _paired(evidence, a, b)
+    ]
+    rank = {"reversed": 0, "kept": 1, "tie": 2, "unresolved": 3}
+    found.sort(key=lambda reversal: (rank[reversal.verdict], -reversal.strength))
+    if unpaired_count(evidence) > MOST_UNPAIRED:
+        return found
+    settled = {_identity(reversal) for reversal in found}
+    apart: dict[tuple[object, ...], Reversal] = {}
+    for groups in _alike(evidence).values():
+        for a, b in combinations(groups, 2):
+            if a.session_id != b.session_id and a.model != b.model:
+                for reversal in _unpaired(evidence, a, b):
+                    if _identity(reversal) not in settled:
+                        apart.setdefault(_identity(reversal), reversal)
+    return found + list(apart.values())
+
+
+def unpaired_count(evidence: Evidence) -> int:
+    """Return how many orders are open because their models stood in two sessions.
+
+    They are counted without being formed: they grow with the square of the models.
+    """
+    count = 0
+    for groups in _alike(evidence).values():
+        by_label: dict[str, list[Group]] = {}
+        for group in groups:
+            for label in _known(evidence, group):
+                if label != group.baseline:
+                    by_label.setdefault(label, []).append(group)
+        for those in by_label.values():
+            sessions = [group.session_id for group in those]
+            models = [group.model for group in those]
+            both = list(zip(sessions, models, strict=True))
+            # All pairs but those of one session or of one model; some of these are of both.
+            count += math.comb(len(those), 2) - _same(sessions) - _same(models) + _same(both)
+    return count
+
+
+def _same(names: Sequence[object]) -> int:
+    """Return how many pairs of names are equal."""
+    return sum(math.comb(number, 2) for number in Counter(names).values())
+
+
+def _alike(evidence: Evidence) -> dict[tuple[object, ...], list[Group]]:
+    """Return the groups that differ in their models alone, together."""
     alike: dict[tuple[object, ...], list[Group]] = {}
     for group in evidence.groups:
         alike.setdefault(group.setting, []).append(group)
-    pairs = [
-        pair
-        for groups in alike.values()
-        for pair in combinations(groups, 2)
-        if pair[0].model != pair[1].model
-    ]
-    found = [
-        reversal
-        for a, b in pairs
-        if a.session_id == b.session_id
-        for reversal in _paired(evidence, a, b)
-    ]
-    settled = {_identity(reversal) for reversal in found}
-    apart: dict[tuple[object, ...], Reversal] = {}
-    for a, b in pairs:
-        if a.session_id != b.session_id:
-            for reversal in _unpaired(evidence, a, b):
-                if _identity(reversal) not in settled:
-                    apart.setdefault(_identity(reversal), reversal)
-    rank = {"reversed": 0, "kept": 1, "tie": 2, "unresolved": 3}
-    found.sort(key=lambda reversal: (rank[reversal.verdict], -reversal.strength))
-    return found + list(apart.values())
+    return alike
 
 
 def _identity(reversal: Reversal) -> tuple[object, ...]:

@@ -8,13 +8,13 @@ the formula of BSR is this project's reading of what is published about it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ngraphbench.analysis.contrasts import Terms, cancelled, contrast
-from ngraphbench.analysis.curves import Curve, curves, families
+from ngraphbench.analysis.curves import Curve, Point, curves, families
 from ngraphbench.analysis.tables import Cell, Evidence, Interval
 
 __all__ = ["ORIGINS", "TRAP", "Scaled", "Scaling", "Summary", "log2_weights", "scalings"]
@@ -95,10 +95,19 @@ class Scaling:
 
 def scalings(evidence: Evidence) -> list[Scaling]:
     """Return the metrics of every candidate of every model, in the order of the groups."""
+    return [found for family in families(curves(evidence)) for found in _family(evidence, family)]
+
+
+def _family(evidence: Evidence, family: Sequence[Curve]) -> list[Scaling]:
+    """Return the metrics of candidates that share a model, and the grids they have in common."""
+    measured = [tuple(point.batch for point in curve.measured) for curve in family]
+    grids: dict[int, set[int]] = {}
+    for batches in measured:
+        if len(batches) > 1:
+            grids[min(batches)] = grids.get(min(batches), set(batches)) & set(batches)
     return [
-        _scaling(evidence, curve, _grid(curve, family))
-        for family in families(curves(evidence))
-        for curve in family
+        _scaling(evidence, curve, batches, grids.get(min(batches), set()) if batches else set())
+        for curve, batches in zip(family, measured, strict=True)
     ]
 
 
@@ -116,24 +125,17 @@ def log2_weights(grid: Sequence[int]) -> list[float]:
     return [float(weight) for weight in weights / widths.sum()]
 
 
-def _grid(curve: Curve, family: Sequence[Curve]) -> tuple[int, ...]:
-    """Return the batch sizes that all candidates with the base of ``curve`` have in common."""
-    base = _base(curve)
-    several = [one for one in family if len(one.measured) > 1 and _base(one) == base]
-    if curve not in several:
-        return ()
-    shared = set.intersection(*({point.batch for point in one.measured} for one in several))
-    return tuple(sorted(shared))
-
-
-def _base(curve: Curve) -> int | None:
-    return min((point.batch for point in curve.measured), default=None)
-
-
-def _scaling(evidence: Evidence, curve: Curve, grid: tuple[int, ...]) -> Scaling:
-    base = _base(curve)
+def _scaling(
+    evidence: Evidence, curve: Curve, measured: Sequence[int], shared: Collection[int]
+) -> Scaling:
+    """Return the metrics of one candidate; ``shared`` are the batch sizes of its grid."""
+    base = min(measured, default=None)
     bsr_base = min((p.batch for p in curve.measured if p.base is not None), default=None)
-    rows = tuple(_scaled(evidence, curve, p.batch, base, bsr_base) for p in curve.points)
+    reason, grid = curve.reason, tuple(sorted(shared))
+    if reason or base is None:
+        rows = tuple(Scaled(p.batch, p.status, p.throughput, flags=p.flags) for p in curve.points)
+    else:
+        rows = tuple(_scaled(evidence, curve, p, base, bsr_base) for p in curve.points)
     return Scaling(
         title=curve.title,
         label=curve.label,
@@ -144,26 +146,25 @@ def _scaling(evidence: Evidence, curve: Curve, grid: tuple[int, ...]) -> Scaling
         bsr_base=bsr_base,
         rows=rows,
         coverage=curve.coverage,
-        largest=max((point.batch for point in curve.measured), default=None),
+        largest=max(measured, default=None),
         censored=curve.censored,
-        reason=curve.reason,
-        summary=None if curve.reason or len(grid) < 2 else _summary(evidence, curve, grid, rows),
+        reason=reason,
+        summary=None if reason or len(grid) < 2 else _summary(evidence, curve, grid, rows),
     )
 
 
 def _scaled(
-    evidence: Evidence, curve: Curve, batch: int, base: int | None, bsr_base: int | None
+    evidence: Evidence, curve: Curve, point: Point, base: int, bsr_base: int | None
 ) -> Scaled:
-    point = curve.point(batch)
-    throughput = point.throughput
-    if point.cell is None or base is None or curve.reason:
-        return Scaled(batch, point.status, throughput, flags=point.flags)
+    batch = point.batch
+    if point.cell is None:
+        return Scaled(batch, point.status, point.throughput, flags=point.flags)
     gain, gain_paired = _value(evidence, point.cell, _ase(curve, base, batch))
     over, over_paired = _value(evidence, point.cell, _bsr(curve, bsr_base, batch))
     return Scaled(
         batch=batch,
         status=point.status,
-        throughput=throughput,
+        throughput=point.throughput,
         rtr=gain.scaled(batch / base) if gain else None,
         ase=gain,
         bsr=over,

@@ -6,21 +6,30 @@ record; a ``Group`` is what one session measured of one model at one batch size.
 
 from __future__ import annotations
 
-import json
 import math
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeAlias
 
+from ngraphbench.analysis.titles import Titles
 from ngraphbench.case import Case, CompilerRef, Limits, Session
 from ngraphbench.errors import StoreError
 from ngraphbench.profiles import PROFILES, Profile
 from ngraphbench.records import PARTLY_COMPILED, measured
 from ngraphbench.stats import Launch
 from ngraphbench.store.journal import uncollected
-from ngraphbench.summary import Comparison, Samples, compare, launch_of, prior_of, round_logs
-from ngraphbench.types import VENDOR_THREADS, Json
+from ngraphbench.summary import (
+    NO_LOGS,
+    Comparison,
+    Logs,
+    Samples,
+    compare_logs,
+    launch_of_logs,
+    prior_of,
+    round_logs,
+)
+from ngraphbench.types import Json
 
 __all__ = ["Cell", "Evidence", "Group", "Interval", "Read", "join"]
 
@@ -48,7 +57,8 @@ class Interval:
 
     @classmethod
     def from_json(cls, data: Json) -> Interval:
-        return cls(*(float(data[key]) for key in ("estimate", "low", "high", "confidence")))
+        estimate, low, high = float(data["estimate"]), float(data["low"]), float(data["high"])
+        return cls(estimate, low, high, float(data["confidence"]))
 
     @classmethod
     def from_comparison(cls, value: Comparison) -> Interval:
@@ -83,20 +93,36 @@ class Interval:
         return f"{self.low:.{self.decimals}f}-{self.high:.{self.decimals}f}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cell:
-    """One case record, with what tables need of it."""
+    """One case record, with what tables need of it.
+
+    ``label`` is the candidate as tables name it, unique within a group. A ``measured`` cell
+    holds a timing that may be shown as a result, a ``ranked`` one may stand in a ranking: right
+    outputs, as far as known, steady, compiled.
+    """
 
     record: Json
+    key: tuple[str, str] = field(init=False, repr=False, compare=False)
+    label: str = field(init=False, repr=False, compare=False)
+    status: str = field(init=False, repr=False, compare=False)
+    flags: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    measured: bool = field(init=False, repr=False, compare=False)
+    ranked: bool = field(init=False, repr=False, compare=False)
 
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.record["session_id"], self.record["case_id"]
-
-    @property
-    def label(self) -> str:
-        """The candidate as tables name it; unique within a group."""
-        return str(self.record["label"] or self.compiler)
+    def __post_init__(self) -> None:
+        # All of it at once, as of many records each look is a wait for memory.
+        record, write = self.record, object.__setattr__
+        status = str(record["status"])
+        flags = tuple(dict.fromkeys([flag["flag"] for flag in record["flags"]]))
+        has_result = measured(record) and record["summary"] is not None
+        right = has_result and status in ("ok", "unverifiable")
+        write(self, "key", (record["session_id"], record["case_id"]))
+        write(self, "label", str(record["label"] or self.compiler))
+        write(self, "status", status)
+        write(self, "flags", flags)
+        write(self, "measured", has_result)
+        write(self, "ranked", right and PARTLY_COMPILED not in flags)
 
     @property
     def compiler(self) -> str:
@@ -108,20 +134,6 @@ class Cell:
         return str(self.record["case"]["compiler"]["target"])
 
     @property
-    def status(self) -> str:
-        return str(self.record["status"])
-
-    @property
-    def measured(self) -> bool:
-        """Whether it holds a timing that may be shown as a result."""
-        return measured(self.record) and self.record["summary"] is not None
-
-    @property
-    def ranked(self) -> bool:
-        """Whether it may stand in a ranking: right outputs, as far as known, steady, compiled."""
-        return self.measured and self.status in ("ok", "unverifiable") and not self.partly_compiled
-
-    @property
     def partly_compiled(self) -> bool:
         """Whether too much of the model ran outside what the compiler made."""
         return PARTLY_COMPILED in self.flags
@@ -131,15 +143,15 @@ class Cell:
         """Whether it left a race, surely slower than another one."""
         return "dropped" in self.flags
 
-    @property
+    @cached_property
     def throughput(self) -> Interval | None:
         return self._interval("throughput_per_s")
 
-    @property
+    @cached_property
     def latency(self) -> Interval | None:
         return self._interval("latency_ms")
 
-    @property
+    @cached_property
     def speedup(self) -> Interval | None:
         """Time of the baseline over time of this: above 1, this is faster."""
         return None if self._verdict == "unstable(bimodal)" else self._interval("vs_baseline")
@@ -159,16 +171,12 @@ class Cell:
         """Whether it has two speeds, so that any single figure would lie."""
         return self.status == "unstable" and "bimodal" in self.flags
 
-    @property
-    def flags(self) -> list[str]:
-        return list(dict.fromkeys(flag["flag"] for flag in self.record["flags"]))
-
     def _interval(self, key: str) -> Interval | None:
         value = self.record["summary"].get(key) if self.measured and not self.bimodal else None
         return Interval.from_json(value) if value else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Group:
     """What one session measured of one model at one batch size, fastest first.
 
@@ -187,7 +195,7 @@ class Group:
     setting: tuple[object, ...]
     cells: tuple[Cell, ...]
 
-    @property
+    @cached_property
     def base(self) -> Cell | None:
         """The baseline's cell, if it may be compared with."""
         cells = [cell for cell in self.cells if cell.label == self.baseline and cell.ranked]
@@ -209,16 +217,25 @@ class Evidence:
         with uncollected():
             self.cells = [Cell(record) for record in _current(records)]
             self.groups = self._make_groups()
+            self._by_session: dict[str, list[Cell]] = {}
+            for cell in self.cells:
+                self._by_session.setdefault(cell.record["session_id"], []).append(cell)
         self.memory: dict[object, Any] = {}
         self._read = read
         self._samples: dict[tuple[str, str], Samples | None] = {}
-        self._logs: dict[tuple[str, str], dict[tuple[int, int], float]] = {}
+        self._logs: dict[tuple[str, str], Logs] = {}
         self._launch: dict[str, Launch] = {}
+        self._profiles: dict[str, Profile] = {}
         self._compared: dict[tuple[object, ...], Comparison | None] = {}
         self._places = {
             (group.title, group.batch, group.session_id, group.precision): group
             for group in self.groups
         }
+
+    def without(self, keys: Collection[tuple[str, str]]) -> Evidence:
+        """Return the evidence as it is without the cells of these keys."""
+        records = [cell.record for cell in self.cells if cell.key not in keys]
+        return Evidence(records, list(self.sessions.values()), self._read)
 
     def group(self, title: str, batch: int, session_id: str, precision: str) -> Group | None:
         """Return the group that tables call so, or None."""
@@ -226,8 +243,11 @@ class Evidence:
 
     def profile(self, session_id: str) -> Profile:
         """Return the profile of a session; the quick one where it is not known."""
-        session = self.sessions.get(session_id)
-        return Profile.from_json(session["profile"]) if session else PROFILES["quick"]
+        if session_id not in self._profiles:
+            session = self.sessions.get(session_id)
+            found = Profile.from_json(session["profile"]) if session else PROFILES["quick"]
+            self._profiles[session_id] = found
+        return self._profiles[session_id]
 
     def raced(self, session_id: str) -> bool:
         """Return whether candidates that were surely slower left early."""
@@ -250,11 +270,11 @@ class Evidence:
             self._samples[cell.key] = self._load(cell)
         return self._samples[cell.key]
 
-    def logs(self, cell: Cell) -> dict[tuple[int, int], float]:
+    def logs(self, cell: Cell) -> Logs:
         """Return a cell's log ns per call by (epoch, round); empty where there are no samples."""
         if cell.key not in self._logs:
             samples = self.samples(cell)
-            self._logs[cell.key] = round_logs(samples) if samples is not None else {}
+            self._logs[cell.key] = round_logs(samples) if samples is not None else NO_LOGS
         return self._logs[cell.key]
 
     def compare(self, a: Cell, b: Cell, confidence: float | None = None) -> Comparison | None:
@@ -264,23 +284,27 @@ class Evidence:
         own unless given.
         """
         session_id = a.record["session_id"]
-        left, right = self.samples(a), self.samples(b)
-        if left is None or right is None or session_id != b.record["session_id"]:
+        left, right = self.logs(a), self.logs(b)
+        if not left or not right or session_id != b.record["session_id"]:
             return None
         level = self.profile(session_id).confidence if confidence is None else confidence
         key = (a.key, b.key, level)
         if key not in self._compared:
             launch = self.launch(session_id)
-            self._compared[key] = compare(left, right, confidence=level, launch=launch)
+            self._compared[key] = compare_logs(left, right, confidence=level, launch=launch)
         return self._compared[key]
+
+    def cells_of(self, session_id: str) -> Sequence[Cell]:
+        """Return the cells of one session."""
+        return self._by_session.get(session_id, ())
 
     def launch(self, session_id: str) -> Launch:
         """Return how much processes of a session differ from launch to launch."""
         if session_id not in self._launch:
-            cells = [cell for cell in self.cells if cell.record["session_id"] == session_id]
-            known = [samples for samples in map(self.samples, cells) if samples is not None]
+            cells = self.cells_of(session_id)
+            known = [logs for logs in map(self.logs, cells) if logs]
             prior = prior_of(self.sessions.get(session_id))
-            self._launch[session_id] = launch_of(known, prior)
+            self._launch[session_id] = launch_of_logs(known, prior)
         return self._launch[session_id]
 
     def _load(self, cell: Cell) -> Samples | None:
@@ -293,29 +317,29 @@ class Evidence:
             return None
 
     def _make_groups(self) -> list[Group]:
-        name = _Names([cell.record for cell in self.cells])
+        titles = Titles([cell.record for cell in self.cells])
         gathered: dict[tuple[object, ...], list[Cell]] = {}
         for cell in self.cells:
-            key = (*name.settings(cell.record), cell.record["session_id"])
+            key = (*titles.settings(cell.record), cell.record["session_id"])
             gathered.setdefault(key, []).append(cell)
-        models = {record_model: i for i, record_model in enumerate(name.models)}
-        groups = [self._group(name, cells) for cells in gathered.values()]
+        models = {record_model: i for i, record_model in enumerate(titles.models)}
+        groups = [self._group(titles, cells) for cells in gathered.values()]
         return sorted(groups, key=lambda group: (models[group.model], group.title, group.batch))
 
-    def _group(self, name: _Names, cells: list[Cell]) -> Group:
+    def _group(self, titles: Titles, cells: list[Cell]) -> Group:
         first = cells[0].record
         case = first["case"]
         session = self.sessions.get(first["session_id"])
         ordered = sorted(cells, key=_order)
         return Group(
-            title=name.title(first),
+            title=titles.title(first),
             model=case["model"]["content"],
             batch=case["batch"],
-            device=name.device(case),
+            device=titles.device(case),
             precision=case["precision"],
             session_id=first["session_id"],
             baseline=_baseline(session, ordered),
-            setting=name.settings(first)[1:],
+            setting=titles.settings(first)[1:],
             cells=tuple(ordered),
         )
 
@@ -331,8 +355,9 @@ def _current(records: Sequence[Json]) -> list[Json]:
 
 
 def _order(cell: Cell) -> tuple[bool, float, str]:
-    throughput = cell.throughput
-    return not cell.measured, -throughput.estimate if throughput else 0.0, cell.label
+    known = cell.measured and not cell.bimodal
+    rate = cell.record["summary"].get("throughput_per_s") if known else None
+    return not cell.measured, -float(rate["estimate"]) if rate else 0.0, cell.label
 
 
 def _baseline(session: Json | None, cells: Sequence[Cell]) -> str:
@@ -349,59 +374,3 @@ def _baseline(session: Json | None, cells: Sequence[Cell]) -> str:
     case = group.baseline_case(cases[0])
     same = (cell.label for cell in cells if case and cell.record["case_id"] == case.case_id)
     return next(same, wished)
-
-
-class _Names:
-    """Titles of groups: the model's label, plus whatever else varies in the run."""
-
-    _KEYS = ("precision", "shapes", "device", "threads")
-
-    def __init__(self, records: Sequence[Json]) -> None:
-        cases = [record["case"] for record in records]
-        self.models = list(dict.fromkeys(case["model"]["content"] for case in cases))
-        labels = {case["model"]["content"]: case["model"]["label"] for case in cases}
-        self._shared = {label for label, n in Counter(labels.values()).items() if n > 1}
-        self._settings = {id(record): self._read(record["case"]) for record in records}
-        columns = list(zip(*self._settings.values(), strict=True))[2:]
-        varies = [len(set(column)) > 1 for column in columns]
-        self._several = dict(zip(self._KEYS, varies, strict=False))
-        self._parts: dict[tuple[object, ...], list[str]] = {}
-        for record in records:
-            parts = self._parts.setdefault(self.settings(record), [])
-            if record["session_id"] not in parts:
-                parts.append(record["session_id"])
-
-    def settings(self, record: Json) -> tuple[object, ...]:
-        """Return what a group has in common, whichever the session."""
-        return self._settings[id(record)]
-
-    def _read(self, case: Json) -> tuple[object, ...]:
-        settings = tuple(self._setting(case, key) for key in self._KEYS)
-        return case["model"]["content"], case["batch"], *settings
-
-    def title(self, record: Json) -> str:
-        case = record["case"]
-        label = str(case["model"]["label"])
-        if case["model"]["label"] in self._shared:
-            label += f"~{case['model']['content'][:4]}"
-        extra = [self._setting(case, key) for key, several in self._several.items() if several]
-        parts = self._parts[self.settings(record)]
-        if len(parts) > 1:
-            extra.append(f"part {parts.index(record['session_id']) + 1}")
-        extra = [text for text in extra if text]
-        return f"{label} [{', '.join(extra)}]" if extra else label
-
-    @staticmethod
-    def device(case: Json) -> str:
-        device = case["device"]
-        return f"{device['name']}/{device['accelerator']}"
-
-    @staticmethod
-    def _setting(case: Json, key: str) -> str:
-        if key == "device":
-            return _Names.device(case)
-        if key == "threads":
-            threads = case["device"]["threads"]
-            return f"{threads} threads" if threads else f"{VENDOR_THREADS} threads"
-        value = case[key]
-        return value if isinstance(value, str) else json.dumps(value) if value else ""

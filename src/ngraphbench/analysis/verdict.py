@@ -109,10 +109,9 @@ def _top_set(evidence: Evidence, group: Group) -> tuple[list[Cell], list[str]]:
     reference = base if base in ranked else (ranked[0] if ranked else None)
     times: dict[str, float] = {}
     for cell in ranked:
-        paired = evidence.compare(cell, reference) if reference else None
-        if cell == reference:
+        if reference is None or cell.key == reference.key:
             times[cell.label] = 1.0
-        elif paired is not None:
+        elif (paired := evidence.compare(cell, reference)) is not None:
             times[cell.label] = paired.estimate
     ranked = sorted((c for c in ranked if c.label in times), key=lambda c: times[c.label])
     unranked = [

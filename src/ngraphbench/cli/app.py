@@ -10,6 +10,8 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -29,6 +31,7 @@ from ngraphbench.cli import (
     studying,
 )
 from ngraphbench.errors import NGraphBenchError, SpecError, StoreError
+from ngraphbench.store.disk import trouble
 
 __all__ = ["app", "run"]
 
@@ -107,10 +110,38 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         _tell("Interrupted. Finished epochs are kept: the same command goes on from there.")
         return EXIT_INTERRUPTED
+    except OSError as error:
+        if (told := trouble(error)) is None:
+            return _our_fault()
+        _tell(str(told))
+        with suppress(OSError):
+            return _user_error(wants_json)
+        return EXIT_USER
     except Exception:
-        traceback.print_exc()
-        _tell("This is a fault of ngraphbench: please report it with the lines above.")
-        return EXIT_TOOL
+        if fault := _broken_records(arguments):
+            _tell(fault)
+            return _user_error(wants_json)
+        return _our_fault()
+
+
+def _our_fault() -> int:
+    """Tell the error at hand with its traceback."""
+    traceback.print_exc()
+    _tell("This is a fault of ngraphbench: please report it with the lines above.")
+    return EXIT_TOOL
+
+
+def _broken_records(arguments: Sequence[str]) -> str:
+    """Return what is wrong with the records that were named; "" where that is nothing."""
+    from ngraphbench.store.checking import fault_of
+
+    for part in arguments:
+        # Not every argument can be a path.
+        with suppress(OSError, ValueError):
+            fault = fault_of(Path(part)) if Path(part).exists() else None
+            if fault is not None:
+                return str(fault)
+    return ""
 
 
 def _user_error(wants_json: bool) -> int:
@@ -120,6 +151,8 @@ def _user_error(wants_json: bool) -> int:
 
 
 def _tell(text: str) -> None:
+    from ngraphbench.redaction import own_redaction
     from ngraphbench.report.wording import visible
 
-    typer.echo("\n".join(f"ngb: {visible(line)}" for line in text.splitlines()), err=True)
+    lines = own_redaction().text(text).splitlines()
+    typer.echo("\n".join(f"ngb: {visible(line)}" for line in lines), err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import sys
@@ -69,9 +68,6 @@ def status(
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
     """Say which devices are connected, and what they said of themselves."""
-    from ngraphbench.engines.dasksettings import require_dask
-
-    require_dask()
     from ngraphbench.engines.daskcluster import DaskCluster
 
     fleet = DaskCluster(cluster, certs)
@@ -116,6 +112,7 @@ def agent(
 
 def _served(serve: Callable[[], Coroutine[Any, Any, None]]) -> int:
     """Return 0 once it is told to end: by Ctrl-C or SIGTERM."""
+    import asyncio
 
     async def until_told() -> None:
         task = asyncio.ensure_future(serve())

@@ -173,7 +173,6 @@ def deploy(
             compilers=compiler or [],
             sweep=_sweep(sweep or []),
             batch_sizes=options.batch_list(batch),
-            precisions=settings["precision"],
             prefer=cast(Any, prefer),
             profile=profile,
             out=out,

@@ -107,6 +107,7 @@ def lock(
     """Solve a lock anew from its input, for every Python and platform. Needs uv."""
     from ngraphbench.environments.locking import solve
     from ngraphbench.locks import find_lock, lock_names
+    from ngraphbench.store.disk import write_whole
 
     known = find_lock(_lock_name(name))
     if known is None:
@@ -116,10 +117,7 @@ def lock(
     with _progress() as tell:
         tell(f"solving {known.name}")
         text = solve(known)
-    try:
-        target.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise SpecError(f"{target} cannot be written: {error}.", hint="Use --out FILE.") from error
+    write_whole(target, text)
     typer.echo(str(target))
     return 0
 

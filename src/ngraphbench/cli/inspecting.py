@@ -15,8 +15,8 @@ from ngraphbench.cli import options
 from ngraphbench.errors import NGraphBenchError, SpecError, Unavailable
 
 if TYPE_CHECKING:
-    from ngraphbench.api import Run
     from ngraphbench.plugin import Compiler
+    from ngraphbench.runs import Run
     from ngraphbench.session.availability import Availability
     from ngraphbench.session.launches import Learned
 
@@ -48,10 +48,17 @@ def show(
     """Show the verdict and the table of a run, also while it goes on."""
     from rich.console import Console
 
-    from ngraphbench.api import Run
     from ngraphbench.report.terminal import print_run
+    from ngraphbench.runs import Run
     from ngraphbench.store.rundir import RunDir
 
+    for option, place in (("--csv", csv), ("--parquet", parquet)):
+        if place is not None and place.suffix == f".{option[2:]}":
+            raise SpecError(
+                f"{place} is named as a file, and two tables are written, into a folder.",
+                key=option,
+                hint=f"Give a folder: {option} {place.with_suffix('')}.",
+            )
     run = Run.open(directory)
     if csv is not None or parquet is not None:
         for folder, form in ((csv, "csv"), (parquet, "parquet")):
@@ -107,7 +114,7 @@ def report(
     ] = "svg",
 ) -> int:
     """Write the one-file HTML report of a run, or its figures, from its records alone."""
-    from ngraphbench.api import Run
+    from ngraphbench.runs import Run
 
     run = Run.open(directory)
     for path in run.figures(figures, form=form) if figures is not None else ():

@@ -175,7 +175,8 @@ def bench(
         list[str] | None,
         typer.Option(
             metavar="NAME[/ACCELERATOR]",
-            help="local, ssh://HOST for a board, or an agent's name; several work in parallel.",
+            help="local, ssh://HOST for a board, or an agent's name; several work in parallel."
+            " ACCELERATOR: cpu, cuda, intel-gpu or npu.",
             show_default="local",
         ),
     ] = None,

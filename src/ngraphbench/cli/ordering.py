@@ -62,8 +62,8 @@ def reversals(
 
 
 def _of_run(directory: Path, *, json_: bool) -> int:
-    from ngraphbench.api import Run
     from ngraphbench.cli.printing import print_lines
+    from ngraphbench.runs import Run
 
     found = Run.open(directory).metrics()
     if json_:
@@ -79,8 +79,8 @@ def _between_devices(directory: Path, *, json_: bool) -> int:
 
     from ngraphbench.analysis.devices import crossings
     from ngraphbench.analysis.metrics import finite
-    from ngraphbench.api import Run
     from ngraphbench.cli.printing import print_lines
+    from ngraphbench.runs import Run
 
     run = Run.open(directory)
     found = crossings(run.history(), run.sessions(), run.samples)

@@ -15,9 +15,9 @@ from ngraphbench.report.terminal import clean, print_run
 from ngraphbench.report.wording import visible
 
 if TYPE_CHECKING:
-    from ngraphbench.api import Run
     from ngraphbench.plan import Plan
     from ngraphbench.plugin import Compiler
+    from ngraphbench.runs import Run
     from ngraphbench.session.availability import Availability
     from ngraphbench.types import OptionValue
 
@@ -102,6 +102,7 @@ def print_availability(found: Iterable[Availability], *, forms: bool = True) -> 
         if one.cure:
             # Many a probe names the command itself.
             notes.append(one.size if one.command in one.reason else one.cure)
+        notes += [f"{accelerator}: {why}" for accelerator, why in one.left_out.items()]
         if one.environment and one.environment.state != "ready":
             notes.append(f"its environment is {one.environment.state}")
         if one.compiler is not None and one.compiler.not_yet_run_on_hardware:
@@ -109,17 +110,17 @@ def print_availability(found: Iterable[Availability], *, forms: bool = True) -> 
         elif one.compiler is not None and (unseen := one.compiler.accelerators_not_yet_run):
             notes.append(f"{', '.join(unseen)}: not yet run on hardware")
         works = f"[green]{', '.join(one.places)}[/green]" if one.places else "[red]no[/red]"
-        told = clean("; ".join(filter(None, notes)))
+        told = clean("; ".join(note.rstrip(".") for note in notes if note))
         devices = ", ".join(one.devices)
         table.add_row(clean(one.name), works, clean(one.version), devices, *takes, told)
     console.print(table)
 
 
 def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    """Print rows below the names of their columns."""
+    """Print rows below the names of their columns; a name that is too long goes on below."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column in columns:
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*map(clean, row))
     Console().print(table, highlight=False)

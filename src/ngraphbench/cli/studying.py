@@ -32,7 +32,9 @@ def develop(
         typer.Option("--block", metavar="FAMILY", help="Several may be given: `ngb list blocks`."),
     ] = None,
     depth: Annotated[str, typer.Option("--depth", metavar="1,2,4,8", help="Depths.")] = "1,2,4,8",
-    width: Annotated[int, typer.Option("--width", help="Channels, a multiple of 32.")] = 64,
+    width: Annotated[
+        str, typer.Option("--width", metavar="64,128", help="Channels, multiples of 32.")
+    ] = "64",
     resolution: Annotated[int, typer.Option("--resolution", help="Side of the image.")] = 56,
     compiler: Annotated[
         list[str] | None,
@@ -44,6 +46,9 @@ def develop(
         typer.Option("--limit-ms", help="Latency of a call that a model must stay within."),
     ] = None,
     profile: Annotated[str, typer.Option("--profile", "-p", help="As of bench.")] = "default",
+    baseline: Annotated[
+        str | None, typer.Option(metavar="NAME", help="As of bench: what is uncompiled.")
+    ] = None,
     of: Annotated[
         Path | None,
         typer.Option("--of", metavar="DIR", help="Measure nothing: study this run of blocks."),
@@ -55,11 +60,14 @@ def develop(
     """Study blocks: which to build with, what does repetition gain, how deep fits a limit?"""
     from ngraphbench.studies import verbs
 
+    settings = {"environments": environments}
+    if baseline is not None:
+        settings["baseline"] = baseline
     with options.watched() as feed:
         study = verbs.develop(
             block or [],
             depths=options.whole_numbers(depth, key="--depth", what="depths"),
-            width=width,
+            widths=options.whole_numbers(width, key="--width", what="widths"),
             resolution=resolution,
             limit_ms=limit_ms,
             compilers=compiler or [],
@@ -67,7 +75,7 @@ def develop(
             profile=profile,
             out=out,
             of=of,
-            settings={"environments": environments},
+            settings=settings,
             observe=feed,
         )
     if json_:
@@ -117,7 +125,7 @@ def _print(study: Studied[Development]) -> None:
 def _material(one: Material) -> tuple[str, ...]:
     cost, rate, ratio = one.marginal_ms, one.gflops_per_s, one.versus_best
     return (
-        one.title,
+        one.title.removeprefix("block:"),
         str(one.batch),
         one.label,
         f"{cost.estimate:.3g} ({cost.low:.3g}-{cost.high:.3g})",
@@ -130,7 +138,7 @@ def _material(one: Material) -> tuple[str, ...]:
 def _point(one: Point) -> tuple[str, ...]:
     rate = one.throughput_per_s
     return (
-        one.title,
+        one.title.removeprefix("block:"),
         str(one.depth),
         str(one.batch),
         one.label,

@@ -22,7 +22,6 @@ __all__ = [
     "ran_once",
 ]
 
-CPU_ONLY = ("cpu",)
 Ran = TypeVar("Ran", bound=Program)
 Results = TypeVar("Results")
 
@@ -62,7 +61,6 @@ def probe_vendor(
     *,
     look: Callable[[], str],
     install: str,
-    known: Sequence[str] = CPU_ONLY,
     distributions: Sequence[str] = (),
 ) -> Support:
     """Return whether the vendor is here and works for ``device``; never raises.
@@ -73,7 +71,7 @@ def probe_vendor(
     """
     version = package_version(*(distributions or compiler.packages[:1]))
     try:
-        check_accelerator(device, name=compiler.name, known=known)
+        check_accelerator(compiler, device)
         return Support(ok=True, version=look() or version)
     except NGraphBenchError as error:
         return Support(ok=False, version=version, hint=str(error))
@@ -90,7 +88,6 @@ def check_request(
     workload: Workload,
     device: Device,
     *,
-    known: Sequence[str] = CPU_ONLY,
     precisions: Iterable[str] = ("fp32",),
 ) -> None:
     """Return None if form, accelerator and precision are the compiler's, else raise Unsupported."""
@@ -100,7 +97,7 @@ def check_request(
             f" {', '.join(workload.forms)}.",
             reason="form",
         )
-    check_accelerator(device, name=compiler.name, known=known)
+    check_accelerator(compiler, device)
     if workload.precision == INT8 and workload.quantised:
         # The model says itself where it is quantised, at whatever precision it is asked for.
         return
@@ -124,13 +121,13 @@ def check_precision(precision: str, *, name: str, known: Iterable[str] = ("fp32"
         )
 
 
-def check_accelerator(device: Device, *, name: str, known: Sequence[str] = CPU_ONLY) -> None:
-    """Return None if the device's accelerator is one of ``known``, else raise Unsupported."""
-    if device.accelerator not in known:
+def check_accelerator(compiler: Compiler, device: Device) -> None:
+    """Return None if the compiler takes the device's accelerator, else raise Unsupported."""
+    if device.accelerator not in compiler.accelerators:
         raise Unsupported(
-            f"{name} does not run on {device.accelerator!r} here.",
+            f"{compiler.name} does not run on {device.accelerator!r} here.",
             reason="accelerator",
-            hint=f"It runs on {', '.join(known)}.",
+            hint=f"It runs on {', '.join(compiler.accelerators)}.",
         )
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -54,7 +56,18 @@ _UNIT = bytes(16 * 1024)
 class FakeProgram(Program):
     """``2 x + 1`` of the inputs in turn, cut or repeated to each output's shape."""
 
-    def __init__(self, workload: Workload, *, work_ns: int, units: int, fault: str) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        *,
+        work_ns: int,
+        units: int,
+        fault: str,
+        found: str = "",
+        tuning_s: float | None = None,
+    ) -> None:
+        self._found = found
+        self._tuning_s = tuning_s
         self._workload = workload
         self._inputs = workload.inputs
         self._outputs = workload.outputs
@@ -64,6 +77,7 @@ class FakeProgram(Program):
         self._loaded: Arrays | None = None
         self._result: Arrays | None = None
         self._open: object | None = object()
+        self.held = bytearray()
 
     def load(self, inputs: Arrays) -> None:
         check_open(self._open, name="fake")
@@ -109,18 +123,24 @@ class FakeProgram(Program):
     def lanes(self, count: int) -> list[Program]:
         """Return ``count`` programs that do the same work."""
         check_open(self._open, name="fake")
-        same = {"work_ns": self._work_ns, "units": self._units}
-        return [FakeProgram(self._workload, **same, fault=self._fault) for _ in range(count)]
+        same = partial(FakeProgram, self._workload, work_ns=self._work_ns, units=self._units)
+        return [same(fault=self._fault) for _ in range(count)]
 
     def save(self, folder: Path) -> None:
         check_open(self._open, name="fake")
-        (folder / ARTIFACT).write_text(json.dumps([self._work_ns, self._units, self._fault]))
+        built = [self._work_ns, self._units, self._fault, self._found]
+        (folder / ARTIFACT).write_text(json.dumps(built))
         if self._fault == "bad-artifact":
             (folder / ARTIFACT).write_text("cut off")
 
     def coverage(self) -> Json:
         share = FALLBACK_SHARE if self._fault == "fallback" else 1.0
-        return {"share": share, "unit": "nodes", "fault": self._fault}
+        found = {"found": self._found} if self._found else {}
+        return {"share": share, "unit": "nodes", "fault": self._fault, **found}
+
+    def tuning_s(self) -> float | None:
+        """Return how long the search took, None without a database to search for."""
+        return self._tuning_s
 
 
 class FakeCompiler(Compiler):
@@ -160,7 +180,21 @@ class FakeCompiler(Compiler):
             minimum=0,
             help="time to spend in compiling, in milliseconds",
         ),
+        Option(
+            name="row_mib",
+            type="int",
+            default=0,
+            minimum=0,
+            help="memory to hold for each row of the batch, in MiB",
+        ),
         Option(name="fault", type="str", default="none", choices=FAULTS, help="what goes wrong"),
+        Option(
+            name="database",
+            type="str",
+            default="",
+            help="absolute path of a folder that keeps what a search found; else none is made",
+            database=True,
+        ),
     )
 
     def probe(self, device: Device) -> Support:
@@ -186,7 +220,19 @@ class FakeCompiler(Compiler):
             os.kill(os.getppid(), signal.SIGKILL)
         work_us = int(options.get("work_us", 0)) + workload.batch * int(options.get("row_us", 0))
         units = int(options.get("units", 0))
-        return FakeProgram(workload, work_ns=work_us * 1000, units=units, fault=fault)
+        start = time.monotonic()
+        database = str(options.get("database", ""))
+        found = _found(Path(database), workload) if database else ""
+        program = FakeProgram(
+            workload,
+            work_ns=work_us * 1000,
+            units=units,
+            fault=fault,
+            found=found,
+            tuning_s=time.monotonic() - start if database else None,
+        )
+        program.held = bytearray(b"\1") * (workload.batch * int(options.get("row_mib", 0)) << 20)
+        return program
 
     def load_artifact(
         self,
@@ -196,10 +242,19 @@ class FakeCompiler(Compiler):
         options: Mapping[str, OptionValue],
     ) -> FakeProgram:
         try:
-            work_ns, units, fault = json.loads((folder / ARTIFACT).read_text())
+            work_ns, units, fault, found = json.loads((folder / ARTIFACT).read_text())
         except (OSError, ValueError) as error:
             raise CompileFailed(f"fake cannot load it: {error}", reason="artefact") from error
-        return FakeProgram(workload, work_ns=work_ns, units=units, fault=fault)
+        return FakeProgram(workload, work_ns=work_ns, units=units, fault=fault, found=found)
+
+
+def _found(database: Path, workload: Workload) -> str:
+    """Return what a search finds, which is never the same, or found for this workload before."""
+    kept = database / hashlib.sha256(workload.onnx_path.read_bytes()).hexdigest()[:16] / "found.txt"
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(secrets.token_hex(8))
+    return kept.read_text()
 
 
 def _evaluated(source: Array, *, spec: TensorSpec) -> Array:

@@ -27,6 +27,7 @@ from ngraphbench.compilers.checks import (
 from ngraphbench.compilers.converter import heard
 from ngraphbench.compilers.iree_prebuilt import Signature, entry_of, signature_of
 from ngraphbench.errors import CompileFailed, RunFailed, Unavailable, Unsupported
+from ngraphbench.models.onnxdata import copy_unlinked
 from ngraphbench.plugin import PRESET, Compiler, Program
 from ngraphbench.types import (
     BFLOAT16,
@@ -304,7 +305,8 @@ def _build(model: Path, options: Mapping[str, OptionValue], *, folder: Path) -> 
     imported, built, statistics = (
         folder / name for name in ("model.mlir", ARTIFACT, "statistics.json")
     )
-    importer = [sys.executable, "-m", "iree.compiler.tools.import_onnx", str(model.resolve())]
+    source = copy_unlinked(model.resolve(), folder)
+    importer = [sys.executable, "-m", "iree.compiler.tools.import_onnx", str(source)]
     _run([*importer, "-o", str(imported)], folder=folder, reason="import")
     command = [_compile_tool(), str(imported), "-o", str(built)]
     command += ["--iree-scheduling-dump-statistics-format=json"]

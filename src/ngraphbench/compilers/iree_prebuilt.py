@@ -92,7 +92,10 @@ def _seen(module: Any, given: Sequence[TensorSpec]) -> list[TensorSpec]:
         ) from error
     map_type = runtime.array_interop.map_dtype_to_element_type
     known = {int(map_type(np.dtype(name))): name for name in DTYPES.values() if name != "bfloat16"}
+    types = [int(view.element_type) for view in views]
+    if strange := sorted(set(types) - set(known)):
+        raise Unsupported(f"The module gives arrays of an element type {strange}.", reason="dtype")
     return [
-        TensorSpec(f"output{i}", known[int(view.element_type)], tuple(view.shape))
-        for i, view in enumerate(views)
+        TensorSpec(f"output{i}", known[kind], tuple(view.shape))
+        for i, (kind, view) in enumerate(zip(types, views, strict=True))
     ]

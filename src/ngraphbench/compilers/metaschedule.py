@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ngraphbench.errors import CompileFailed
+from ngraphbench.models.onnxdata import load_whole
 from ngraphbench.types import Json
 
 __all__ = ["Budget", "Progress", "database_folder", "prepared", "progress_of", "take", "tune"]
@@ -179,9 +180,8 @@ def search(
     tvm = importlib.import_module("tvm")
     schedules = importlib.import_module("tvm.s_tir.meta_schedule")
     frontend = importlib.import_module("tvm.relax.frontend.onnx")
-    onnx = importlib.import_module("onnx")
     aim, cores = tvm.target.Target(target), int(target["num-cores"])
-    module = prepared(frontend.from_onnx(onnx.load(model)), target=aim)
+    module = prepared(frontend.from_onnx(load_whole(Path(model))), target=aim)
     tasks, weights = schedules.relax_integration.extracted_tasks_to_tune_contexts(
         schedules.relax_integration.extract_tasks(module, aim),
         work_dir=database,

@@ -32,7 +32,8 @@ def quantised_model(model: Any, workload: Workload, *, transformer: bool) -> Any
         raise Unsupported(
             f"OpenVINO quantises by NNCF, which cannot be imported: {cause(error)}.",
             reason="not-installed",
-            hint="pip install nncf, beside openvino.",
+            hint="`pip install nncf` beside openvino, or use its own environment, which has it:"
+            " --environments managed.",
         ) from error
     kind = {"model_type": nncf.ModelType.TRANSFORMER} if transformer else {}
     try:

@@ -43,7 +43,6 @@ from ngraphbench.workload import Workload
 __all__ = ["OnnxRuntime"]
 
 INSTALL = "pip install 'ngraphbench[onnxruntime]'"
-ACCELERATORS = ("cpu", "cuda")
 PACKAGES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-directml")
 BFLOAT16_IN_ONNX = 16
 ARTIFACT = "model.ort"
@@ -160,6 +159,7 @@ class OnnxRuntime(Compiler):
 
     name: ClassVar[str] = "onnxruntime"
     accepts: ClassVar[tuple[str, ...]] = ("onnx",)
+    accelerators: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
     accelerators_not_yet_run: ClassVar[tuple[str, ...]] = ("cuda",)
     packages: ClassVar[tuple[str, ...]] = PACKAGES
     quantises: ClassVar[bool] = True
@@ -202,26 +202,22 @@ class OnnxRuntime(Compiler):
     )
 
     def probe(self, device: Device) -> Support:
-        return probe_vendor(
-            self, device, look=_version, install=INSTALL, known=ACCELERATORS, distributions=PACKAGES
-        )
+        def look() -> str:
+            version = _version()
+            _check_provider(provider_for(device, {}))
+            return version
+
+        return probe_vendor(self, device, look=look, install=INSTALL, distributions=PACKAGES)
 
     def compile(
         self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
     ) -> OnnxRuntimeProgram:
-        onnxruntime = _vendor()
         on_cuda = ("tf32",) if device.accelerator == "cuda" else ()
         precisions = ("fp32", INT8, *on_cuda)
-        check_request(self, workload, device, known=ACCELERATORS, precisions=precisions)
+        check_request(self, workload, device, precisions=precisions)
         provider = provider_for(device, options)
         options = {**options, "provider": provider, "tf32": workload.precision == "tf32"}
-        available = onnxruntime.get_available_providers()
-        if provider not in available:
-            raise Unsupported(
-                f"This build of onnxruntime has no {provider}; it has {', '.join(available)}.",
-                reason="provider",
-                hint="Others come in packages of their own, such as onnxruntime-gpu.",
-            )
+        _check_provider(provider)
         model: str | bytes = str(workload.onnx_path)
         if workload.precision == INT8 and not workload.quantised:
             per_channel = bool(options.get("per_channel", False))
@@ -242,7 +238,7 @@ class OnnxRuntime(Compiler):
             _session(model, device=device, options=options, save_to=target)
 
         report: Json = {}
-        if INT8 in (workload.precision, INT8 if workload.quantised else "") and provider == CPU:
+        if (workload.precision == INT8 or workload.quantised) and provider == CPU:
             report["products"] = count_products(
                 write, lambda path: _session(str(path), device=device, options=AS_WRITTEN)
             )
@@ -281,6 +277,16 @@ def _vendor() -> Any:
 
 def _version() -> str:
     return str(_vendor().__version__)
+
+
+def _check_provider(provider: str) -> None:
+    available = _vendor().get_available_providers()
+    if provider not in available:
+        raise Unsupported(
+            f"This build of onnxruntime has no {provider}; it has {', '.join(available)}.",
+            reason="provider",
+            hint="Others come in packages of their own, such as onnxruntime-gpu.",
+        )
 
 
 def _session(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from ngraphbench.compilers.checks import (
     cause,
+    check_accelerator,
     check_inputs,
     check_open,
     check_precision,
@@ -22,13 +22,25 @@ from ngraphbench.compilers.checks import (
     probe_vendor,
 )
 from ngraphbench.compilers.nncf_int8 import count_products, quantised_model
+from ngraphbench.compilers.openvino_devices import (
+    CACHE_VARIABLE,
+    DEVICES,
+    PRECISIONS,
+    check_executed,
+    check_shapes,
+    device_facts,
+    layer_types,
+    places_for,
+    planned_parts,
+    settings_for,
+    target_of,
+)
 from ngraphbench.compilers.openvino_ports import port_spec
 from ngraphbench.errors import CompileFailed, NGraphBenchError, RunFailed, Unsupported
 from ngraphbench.plugin import PRESET, Compiler, Program
 from ngraphbench.types import (
     BFLOAT16,
     INT8,
-    VENDOR_DEFAULT,
     Array,
     Arrays,
     Device,
@@ -44,18 +56,14 @@ from ngraphbench.workload import Workload
 __all__ = ["OpenVino"]
 
 INSTALL = "pip install 'ngraphbench[openvino]'"
-CACHE_VARIABLE = "NGRAPHBENCH_OPENVINO_CACHE"
-
-# Precision to the type of the hint, and what the device must then be capable of.
-PRECISIONS = {"fp32": ("f32", "FP32"), "fp16": ("f16", "FP16"), "bf16": ("bf16", "BF16")}
-PRECISIONS |= {INT8: ("f32", "INT8")}
 
 
 class OpenVinoProgram(Program):
-    """One inference request of a compiled model."""
+    """One inference request of a compiled model; ``facts`` are what its devices made of it."""
 
-    def __init__(self, compiled: Any, *, workload: Workload) -> None:
+    def __init__(self, compiled: Any, *, workload: Workload, facts: Json) -> None:
         self._compiled = compiled
+        self._facts = facts
         self._workload = workload
         self._request = compiled.create_infer_request()
         self._specs = workload.inputs
@@ -111,31 +119,21 @@ class OpenVinoProgram(Program):
         They share its streams: with one stream, the default, they run one after another.
         """
         check_open(self._compiled, name="openvino")
-        return [OpenVinoLane(self._compiled, workload=self._workload) for _ in range(count)]
+        return [
+            OpenVinoLane(self._compiled, workload=self._workload, facts=self._facts)
+            for _ in range(count)
+        ]
 
     def coverage(self) -> Json:
         check_open(self._compiled, name="openvino")
-        infos = [node.get_rt_info() for node in self._compiled.get_runtime_model().get_ops()]
-        types = Counter(str(_value(info, "runtimePrecision")) for info in infos)
-        return {
-            # The device's plugin takes a model whole, or refuses it.
-            "share": 1.0,
-            "unit": "nodes",
-            "nodes": len(infos),
-            "precisions": dict(sorted(types.items())),
-            **self._products(infos),
-            "precision_hint": _text(self._compiled, "INFERENCE_PRECISION_HINT"),
-            "threads": int(self._compiled.get_property("INFERENCE_NUM_THREADS")),
-            "streams": int(self._compiled.get_property("NUM_STREAMS")),
-        }
-
-    def _products(self, infos: list[Any]) -> Json:
-        """Return where int8 ran, of a model that has any."""
-        if not (self._workload.quantised or self._workload.precision == INT8):
-            return {}
-        keys = ("layerType", "runtimePrecision")
-        layers = [(str(_value(info, keys[0])), str(_value(info, keys[1]))) for info in infos]
-        return {"products": count_products(layers)}
+        layers = layer_types(self._compiled)
+        types = Counter(precision for _, precision in layers if precision)
+        if not types:
+            return self._facts | {"notes": ["this device does not tell what its layers are"]}
+        told: Json = {"nodes": len(layers), "precisions": dict(sorted(types.items()))}
+        if self._workload.quantised or self._workload.precision == INT8:
+            told["products"] = count_products(layers)
+        return self._facts | told
 
 
 class OpenVinoLane(OpenVinoProgram):
@@ -148,7 +146,7 @@ class OpenVinoLane(OpenVinoProgram):
 
 
 class OpenVino(Compiler):
-    """OpenVINO on its CPU device.
+    """OpenVINO on its CPU device, and on Intel's GPUs and NPUs: not yet run on hardware.
 
     It loads no artefacts: an imported model has the same layers, primitives and layouts, but
     took 1.8 % less CPU time a call than a compiled one (0.7 to 3.0 %, 14 pairs of processes,
@@ -157,6 +155,8 @@ class OpenVino(Compiler):
 
     name: ClassVar[str] = "openvino"
     accepts: ClassVar[tuple[str, ...]] = ("onnx",)
+    accelerators: ClassVar[tuple[str, ...]] = tuple(DEVICES)
+    accelerators_not_yet_run: ClassVar[tuple[str, ...]] = tuple(DEVICES)[1:]
     packages: ClassVar[tuple[str, ...]] = ("openvino", "nncf")
     quantises: ClassVar[bool] = True
     prebuilt: ClassVar[Mapping[str, tuple[str, ...]]] = {".xml": (".bin",)}
@@ -195,10 +195,27 @@ class OpenVino(Compiler):
             default=False,
             help="at int8, quantise as NNCF does for transformers",
         ),
+        Option(
+            name="fallback",
+            type="bool",
+            default=False,
+            help="let the CPU run what the accelerator does not take; off, such models fail",
+        ),
+        Option(
+            name="device_id",
+            type="int",
+            default=0,
+            minimum=0,
+            help="which of several GPUs, as OpenVINO counts them",
+        ),
     )
 
     def probe(self, device: Device) -> Support:
-        return probe_vendor(self, device, look=_version, install=INSTALL)
+        def look() -> str:
+            places_for(importlib.import_module("openvino").Core(), device, {})
+            return ""
+
+        return probe_vendor(self, device, look=look, install=INSTALL)
 
     def compile(
         self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
@@ -206,19 +223,15 @@ class OpenVino(Compiler):
         import openvino
 
         check_request(self, workload, device, precisions=PRECISIONS)
-        core = openvino.Core()
-        settings = _settings(core, workload.precision, device=device, options=options)
-        try:
+
+        def read(core: Any) -> Any:
             model = core.read_model(str(workload.onnx_path))
             if workload.precision == INT8 and not workload.quantised:
                 transformer = bool(options.get("transformer", False))
                 model = quantised_model(model, workload, transformer=transformer)
-            compiled = core.compile_model(model, "CPU", settings)
-        except NGraphBenchError:
-            raise
-        except Exception as error:
-            raise _translated(error) from error
-        return _program(compiled, workload)
+            return model
+
+        return _program(openvino.Core(), read, workload, device=device, options=options)
 
     def signature(
         self, path: Path, given: Sequence[TensorSpec]
@@ -231,17 +244,16 @@ class OpenVino(Compiler):
     ) -> OpenVinoProgram:
         import openvino
 
+        check_accelerator(self, device)
         check_precision(workload.precision, name=self.name, known=PRECISIONS)
-        core = openvino.Core()
-        settings = _settings(core, workload.precision, device=device, options=options)
-        model = _read(path)
-        try:
+
+        def read(core: Any) -> Any:
+            model = core.read_model(str(path))
             if model.is_dynamic():
                 model.reshape({spec.name: list(spec.shape) for spec in workload.inputs})
-            compiled = core.compile_model(model, "CPU", settings)
-        except Exception as error:
-            raise _translated(error) from error
-        return _program(compiled, workload)
+            return model
+
+        return _program(openvino.Core(), read, workload, device=device, options=options)
 
 
 def _read(path: Path) -> Any:
@@ -253,56 +265,36 @@ def _read(path: Path) -> Any:
         raise _translated(error) from error
 
 
-def _version() -> str:
-    importlib.import_module("openvino").Core()
-    return ""
+def _program(
+    core: Any,
+    read: Callable[[Any], Any],
+    workload: Workload,
+    *,
+    device: Device,
+    options: Mapping[str, OptionValue],
+) -> OpenVinoProgram:
+    """Return the program of the model that ``read`` gives; it ran on what was asked for, as asked.
 
-
-def _program(compiled: Any, workload: Workload) -> OpenVinoProgram:
+    Raises Unavailable, Unsupported or CompileFailed.
+    """
+    places = places_for(core, device, options)
+    settings = settings_for(
+        core, places, precision=workload.precision, device=device, options=options
+    )
+    try:
+        model = read(core)
+        check_shapes(model, places)
+        parts = planned_parts(core, model, places, settings)
+        compiled = core.compile_model(model, target_of(places), settings)
+    except NGraphBenchError:
+        raise
+    except Exception as error:
+        raise _translated(error) from error
+    check_executed(compiled, places, settings)
     for spec in workload.inputs:
         _tensor(np.zeros(1, dtype=storage_dtype(spec.dtype)), spec=spec)
-    return OpenVinoProgram(compiled, workload=workload)
-
-
-def _settings(
-    core: Any, precision: str, *, device: Device, options: Mapping[str, OptionValue]
-) -> Json:
-    hint, capability = PRECISIONS[precision]
-    capabilities = core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
-    if capability not in capabilities:
-        raise Unsupported(
-            f"OpenVINO would not run {precision} on this CPU; it can {', '.join(capabilities)}.",
-            reason="precision",
-        )
-    settings: Json = {
-        # Left alone it takes bf16 on a CPU that has it.
-        "INFERENCE_PRECISION_HINT": hint,
-        "PERFORMANCE_HINT": str(options.get("hint", "latency")).upper(),
-    }
-    if device.threads != VENDOR_DEFAULT:
-        settings["INFERENCE_NUM_THREADS"] = device.threads
-        settings["ENABLE_CPU_PINNING"] = False
-        # With one thread per core only, it would use fewer threads than asked.
-        settings["ENABLE_HYPER_THREADING"] = True
-    if not options.get("dynamic_quantization", False):
-        # Left alone it rounds activations to int8 wherever weights are: 3 % off, and not fp32.
-        settings["DYNAMIC_QUANTIZATION_GROUP_SIZE"] = 0
-    if streams := int(options.get("num_streams", 1)):
-        settings["NUM_STREAMS"] = streams
-    if options.get("cache", False):
-        settings["CACHE_DIR"] = _cache_folder()
-    return settings
-
-
-def _cache_folder() -> str:
-    folder = os.environ.get(CACHE_VARIABLE, "")
-    if not folder:
-        raise Unsupported(
-            "OpenVINO has no folder to cache models in.",
-            reason="cache",
-            hint=f"Set {CACHE_VARIABLE} to a folder.",
-        )
-    return folder
+    facts = device_facts(core, compiled, places, parts)
+    return OpenVinoProgram(compiled, workload=workload, facts=facts)
 
 
 # Words in the vendor's messages for things it never promised to do.
@@ -311,6 +303,8 @@ _UNSUPPORTED = (
     ("No conversion rule found for operations", "operator"),
     ("Model wasn't fully converted", "operator"),
     ("is not supported in opset", "operator"),
+    # The GPU's: "Operation: NAME of type Einsum(opset7) is not supported".
+    (") is not supported", "operator"),
     ("unsupported opset", "model-format"),
     ("IR version", "model-format"),
     ("Unsupported data type", "dtype"),
@@ -380,13 +374,3 @@ def _array(tensor: Any) -> Array:
     if tensor.get_element_type().get_type_name() == "bf16":
         data = data.view(np.uint16)
     return np.array(data, copy=True, order="C")
-
-
-def _value(info: Any, key: str) -> Any:
-    found = info.get(key, "") if hasattr(info, "get") else info[key]
-    return getattr(found, "value", found)
-
-
-def _text(compiled: Any, name: str) -> str:
-    found = compiled.get_property(name)
-    return found.get_type_name() if hasattr(found, "get_type_name") else str(found)

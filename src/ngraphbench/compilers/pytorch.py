@@ -69,7 +69,7 @@ class InductorProgram(TorchProgram):
         recompiles = self._settling + dynamo_counts()["graphs"] - self._at_rest
         if not self._known:
             self._share, self._known = self._captured(), True
-        return super().coverage() | {
+        told = super().coverage() | {
             "share": self._share,
             "unit": "flops",
             "graphs": self._graphs,
@@ -78,6 +78,9 @@ class InductorProgram(TorchProgram):
             "recompile_limit_hit": self._hit_limit,
             "fell_back_to_eager": self._graphs == 0 or self._share == 0.0,
         }
+        if self._share is None and self._hit_limit:
+            told["partly"] = "a part of unknown size was left to eager at Dynamo's recompile limit"
+        return told
 
     def _captured(self) -> float | None:
         if self._hit_limit:
@@ -102,6 +105,7 @@ class Eager(Compiler):
     accepts: ClassVar[tuple[str, ...]] = ("torch",)
     packages: ClassVar[tuple[str, ...]] = ("torch",)
     environment: ClassVar[str] = "torch"
+    accelerators: ClassVar[tuple[str, ...]] = tuple(ACCELERATORS)
     accelerators_not_yet_run: ClassVar[tuple[str, ...]] = ("cuda",)
     threads_env: ClassVar[tuple[str, ...]] = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -110,7 +114,7 @@ class Eager(Compiler):
             check_build(device)
             return torch_version()
 
-        return probe_vendor(self, device, look=look, install=INSTALL, known=tuple(ACCELERATORS))
+        return probe_vendor(self, device, look=look, install=INSTALL)
 
     def compile(
         self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
@@ -127,6 +131,7 @@ class Inductor(Compiler):
     accepts: ClassVar[tuple[str, ...]] = ("torch",)
     packages: ClassVar[tuple[str, ...]] = ("torch",)
     environment: ClassVar[str] = "torch"
+    accelerators: ClassVar[tuple[str, ...]] = tuple(ACCELERATORS)
     accelerators_not_yet_run: ClassVar[tuple[str, ...]] = ("cuda",)
     threads_env: ClassVar[tuple[str, ...]] = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
     cache_env: ClassVar[tuple[str, ...]] = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
@@ -163,7 +168,7 @@ class Inductor(Compiler):
                 )
             return torch_version()
 
-        return probe_vendor(self, device, look=look, install=INSTALL, known=tuple(ACCELERATORS))
+        return probe_vendor(self, device, look=look, install=INSTALL)
 
     def compile(
         self, workload: Workload, device: Device, options: Mapping[str, OptionValue]

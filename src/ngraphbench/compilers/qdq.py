@@ -13,6 +13,7 @@ from typing import Any
 
 from ngraphbench.compilers.checks import cause
 from ngraphbench.errors import CompileFailed, Unsupported
+from ngraphbench.models.onnxdata import load_whole
 from ngraphbench.types import Arrays, Json
 from ngraphbench.workload import Workload
 
@@ -49,7 +50,7 @@ def quantised_file(workload: Workload, *, per_channel: bool) -> bytes:
         try:
             # It folds batch norms, as the tool's own documentation asks for.
             shapes.quant_pre_process(
-                str(workload.onnx_path), str(prepared), skip_symbolic_shape=True
+                load_whole(workload.onnx_path), str(prepared), skip_symbolic_shape=True
             )
             reader = _reader(tool.CalibrationDataReader, batches)
             tool.quantize_static(str(prepared), str(target), reader, per_channel=per_channel)

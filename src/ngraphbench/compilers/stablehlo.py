@@ -11,6 +11,7 @@ import numpy as np
 
 from ngraphbench.compilers.checks import cause
 from ngraphbench.errors import CompileFailed, NGraphBenchError, Unsupported
+from ngraphbench.models.onnxdata import load_whole
 from ngraphbench.types import BFLOAT16, Array, Arrays, TensorSpec
 from ngraphbench.workload import Workload
 
@@ -45,7 +46,7 @@ def read_model(workload: Workload) -> tuple[Any, Arrays]:
     """Return the ONNX model with its weights made inputs, and the weights by name."""
     onnx = importlib.import_module("onnx")
     try:
-        model = onnx.load(str(workload.onnx_path))
+        model = load_whole(workload.onnx_path)
         graph = model.graph
         types = onnx.TensorProto
         floats = (types.FLOAT, types.DOUBLE, types.FLOAT16, types.BFLOAT16)

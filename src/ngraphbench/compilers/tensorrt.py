@@ -29,7 +29,6 @@ __all__ = ["TensorRt"]
 
 INSTALL = "pip install tensorrt cuda-python, or use the interpreter that has TensorRT"
 CACHE_VARIABLE = "NGRAPHBENCH_TENSORRT_CACHE"
-ACCELERATORS = ("cuda",)
 NO_DLA = -1
 
 # The builder's flag that lets it choose kernels of that precision, besides those of fp32.
@@ -43,6 +42,7 @@ class TensorRt(Compiler):
     name: ClassVar[str] = "tensorrt"
     accepts: ClassVar[tuple[str, ...]] = ("onnx",)
     packages: ClassVar[tuple[str, ...]] = ("tensorrt", "tensorrt-cu13", "tensorrt-cu12")
+    accelerators: ClassVar[tuple[str, ...]] = ("cuda",)
     cache_env: ClassVar[tuple[str, ...]] = (CACHE_VARIABLE,)
     not_yet_run_on_hardware: ClassVar[bool] = True
     prebuilt: ClassVar[Mapping[str, tuple[str, ...]]] = {".engine": (), ".plan": ()}
@@ -92,14 +92,13 @@ class TensorRt(Compiler):
             device,
             look=_version,
             install=INSTALL,
-            known=ACCELERATORS,
             distributions=self.packages,
         )
 
     def compile(
         self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
     ) -> TensorRtProgram:
-        check_request(self, workload, device, known=ACCELERATORS, precisions=PRECISIONS)
+        check_request(self, workload, device, precisions=PRECISIONS)
         plan, dla = _build(workload, options)
         return _program(plan, workload, dla=dla)
 

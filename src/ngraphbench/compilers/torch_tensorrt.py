@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 from ngraphbench.compilers.checks import cause, probe_vendor
 from ngraphbench.compilers.dynamo import counted_flops
 from ngraphbench.compilers.torchprogram import (
-    CUDA,
     TorchProgram,
     check_build,
     prepared_module,
@@ -63,6 +62,7 @@ class TorchTensorRt(Compiler):
     name: ClassVar[str] = NAME
     accepts: ClassVar[tuple[str, ...]] = ("torch",)
     packages: ClassVar[tuple[str, ...]] = ("torch-tensorrt", "torch", "tensorrt")
+    accelerators: ClassVar[tuple[str, ...]] = ("cuda",)
     default: ClassVar[bool] = False
     not_yet_run_on_hardware: ClassVar[bool] = True
     options: ClassVar[tuple[Option, ...]] = (
@@ -95,12 +95,12 @@ class TorchTensorRt(Compiler):
             check_build(device)
             return str(importlib.import_module(NAME).__version__)
 
-        return probe_vendor(self, device, look=look, install=INSTALL, known=(CUDA,))
+        return probe_vendor(self, device, look=look, install=INSTALL)
 
     def compile(
         self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
     ) -> TorchTensorRtProgram:
-        module = prepared_module(self, workload, device, known=(CUDA,))
+        module = prepared_module(self, workload, device)
         vendor = importlib.import_module(NAME)
         program = TorchTensorRtProgram(module, module=module, workload=workload, device=device)
         program.load(workload.input_arrays("a"))

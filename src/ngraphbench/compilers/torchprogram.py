@@ -6,7 +6,7 @@ Shared by the compilers that take torch modules. CUDA: not yet run on hardware.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -217,20 +217,16 @@ def check_build(device: Device) -> None:
         )
 
 
-def prepared_module(
-    compiler: Compiler, workload: Workload, device: Device, *, known: Iterable[str] = ACCELERATORS
-) -> Any:
+def prepared_module(compiler: Compiler, workload: Workload, device: Device) -> Any:
     """Return the workload's module in eval mode, in its precision, on its device.
 
-    Raises Unsupported for what ``compiler`` does not do on the ``known`` accelerators, and
-    CompileFailed.
+    Raises Unsupported for what ``compiler`` does not do, and CompileFailed.
     """
     on_cuda = (TF32,) if device.accelerator == CUDA else ()
     check_request(
         compiler,
         workload,
         device,
-        known=tuple(known),
         precisions=(*PRECISIONS, *on_cuda),
     )
     dtype = _float_dtype(workload.precision)

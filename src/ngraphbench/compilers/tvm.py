@@ -32,6 +32,7 @@ from ngraphbench.compilers.metaschedule import (
     tune,
 )
 from ngraphbench.errors import CompileFailed, NGraphBenchError, RunFailed, Unsupported
+from ngraphbench.models.onnxdata import load_whole
 from ngraphbench.plugin import Compiler, Program, package_version
 from ngraphbench.types import (
     BFLOAT16,
@@ -162,6 +163,7 @@ class Tvm(Compiler):
             type="str",
             default="",
             help="absolute path of a folder for tuning databases; else each case has its own",
+            database=True,
         ),
         Option(
             name="mcpu",
@@ -273,10 +275,9 @@ def _target(tvm: Any, device: Device, *, mcpu: str) -> Json:
 
 
 def _imported(path: Path) -> Any:
-    onnx = importlib.import_module("onnx")
     frontend = importlib.import_module("tvm.relax.frontend.onnx")
     try:
-        return frontend.from_onnx(onnx.load(str(path)))
+        return frontend.from_onnx(load_whole(path))
     except Exception as error:
         raise _translated(error) from error
 

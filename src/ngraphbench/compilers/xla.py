@@ -43,7 +43,6 @@ __all__ = ["Xla"]
 
 INSTALL = "Run `ngb env create xla`, or pip install jax jaxlib torch-mlir onnx."
 NO_CUDA = "Install jax's CUDA plugin: pip install 'jax[cuda12]'."
-ACCELERATORS = ("cpu", "cuda")
 THREADS_VARIABLE = "PJRT_NPROC"
 EXECUTABLE, INTERFACE = "executable.bin", "interface.json"
 
@@ -144,6 +143,7 @@ class Xla(Compiler):
 
     name: ClassVar[str] = "xla"
     accepts: ClassVar[tuple[str, ...]] = ("onnx",)
+    accelerators: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
     accelerators_not_yet_run: ClassVar[tuple[str, ...]] = ("cuda",)
     packages: ClassVar[tuple[str, ...]] = ("jaxlib", "jax", "torch-mlir", "onnx")
     threads_env: ClassVar[tuple[str, ...]] = (THREADS_VARIABLE,)
@@ -174,12 +174,12 @@ class Xla(Compiler):
                 _cuda()
             return ""
 
-        return probe_vendor(self, device, look=look, install=INSTALL, known=ACCELERATORS)
+        return probe_vendor(self, device, look=look, install=INSTALL)
 
     def compile(
         self, workload: Workload, device: Device, options: Mapping[str, OptionValue]
     ) -> XlaProgram:
-        check_request(self, workload, device, known=ACCELERATORS)
+        check_request(self, workload, device)
         settings = {"weights": str(options.get("weights", "arguments"))}
         flags = _flags(str(options.get("flags", "")))
         model, weights = read_model(workload)

@@ -14,8 +14,9 @@ from pathlib import Path
 from ngraphbench.agent import EXIT_INTERRUPTED, RECORDS
 from ngraphbench.case import Session
 from ngraphbench.engines.base import Interrupted
-from ngraphbench.errors import ClusterError
+from ngraphbench.errors import ClusterError, NGraphBenchError, StoreError
 from ngraphbench.session.proctree import signal_name
+from ngraphbench.store.disk import DISK, make_folders, write_whole, writing
 from ngraphbench.types import Json
 
 __all__ = ["AgentProcess", "outcome_of", "write_message"]
@@ -23,35 +24,42 @@ __all__ = ["AgentProcess", "outcome_of", "write_message"]
 FORCE_AFTER = 3
 
 
-def write_message(run: Path, session: Session, spool: Path) -> Path:
-    """Return the file that tells an agent which session to run, written into its spool."""
-    spool.mkdir(parents=True, exist_ok=True)
+def write_message(run: Path, session: Session, spool: Path, **more: object) -> Path:
+    """Return the file that tells an agent which session to run, written into its spool.
+
+    ``more`` is what else ``agent.run`` is told.
+    """
+    make_folders(spool)
     message = spool / "message.json"
-    message.write_text(json.dumps({"run": str(run), "session": session.to_json()}))
+    write_whole(message, json.dumps({"run": str(run), "session": session.to_json(), **more}))
     return message
 
 
 class AgentProcess:
     """The agent of one session. It dies with the thread that made it.
 
-    ``before`` stands before its command, such as what confines it.
+    ``before`` stands before its command, such as what confines it. ``failure`` is what it told
+    of its end, where that was not a good one.
     """
 
     def __init__(self, message: Path, log: Path, *, before: Sequence[str] = ()) -> None:
-        reading, writing = os.pipe()
-        with log.open("ab") as output:
+        with writing(log):
+            output = log.open("ab")
+        reading, telling = os.pipe()
+        with output:
             self._process = subprocess.Popen(
-                [*before, sys.executable, "-m", "ngraphbench.agent", str(message), str(writing)],
+                [*before, sys.executable, "-m", "ngraphbench.agent", str(message), str(telling)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                pass_fds=(writing,),
+                pass_fds=(telling,),
                 # Its own session: the terminal's Ctrl-C must reach the client alone.
                 start_new_session=True,
             )
-        os.close(writing)
+        os.close(telling)
         self._events = reading
         self._asked = 0
+        self.failure: NGraphBenchError | None = None
 
     @property
     def pid(self) -> int:
@@ -64,7 +72,12 @@ class AgentProcess:
                 for line in events:
                     # A killed agent may leave half a line.
                     with suppress(ValueError):
-                        emit(json.loads(line))
+                        event = json.loads(line)
+                        if event.get("event") == "failed":
+                            # What is full stays full: trying again does not help.
+                            kind = StoreError if event["reason"] == DISK else ClusterError
+                            self.failure = kind(event["message"], reason=event["reason"])
+                        emit(event)
                 return self._process.wait()
         finally:
             # Whatever ended this, nothing goes on behind the client's back.
@@ -80,14 +93,19 @@ class AgentProcess:
             )
 
 
-def outcome_of(spool: Path, code: int, *, stopped: bool) -> Json:
+def outcome_of(
+    spool: Path, code: int, *, stopped: bool, failure: NGraphBenchError | None = None
+) -> Json:
     """Return what an agent that ended with ``code`` left in its spool.
 
-    Raises Interrupted when it was stopped, ClusterError when it left nothing.
+    Raises Interrupted when it was stopped, ``failure`` when it told one, ClusterError when it left
+    nothing.
     """
     outcome = spool / RECORDS
     if code == EXIT_INTERRUPTED or (stopped and not outcome.exists()):
         raise Interrupted
+    if failure is not None and not outcome.exists():
+        raise failure
     if not outcome.exists():
         tail = (spool / "agent.log").read_text(errors="replace").strip().splitlines()[-15:]
         raise ClusterError(

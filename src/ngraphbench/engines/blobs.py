@@ -57,6 +57,13 @@ class BlobStore:
         partial.replace(self._path(digest))
         return None
 
+    def adopt(self, path: Path) -> None:
+        """Take a file of this device in, which is gone from where it was."""
+        self._root.mkdir(parents=True, exist_ok=True)
+        target = self._path(digest_file(path))
+        path.chmod(0o444)
+        path.replace(target)
+
     def place(self, files: Mapping[str, str], folder: Path) -> None:
         """Make ``files`` (relative path -> digest) appear in ``folder``. Raises ClusterError."""
         for name, digest in files.items():

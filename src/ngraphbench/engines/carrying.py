@@ -46,7 +46,9 @@ def take(size):
         size -= len(part)
     return b"".join(parts)
 site = os.path.join(root, "site")
-tarfile.open(fileobj=io.BytesIO(take(int(take(16), 16)))).extractall(site)
+packed = tarfile.open(fileobj=io.BytesIO(take(int(take(16), 16))))
+# A link, a device or a path out of the folder is refused; the oldest Pythons have no such filter.
+packed.extractall(site, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
 python = sys.executable
 lacks = [needs[name] for name in needs if importlib.util.find_spec(name) is None]
 if lacks:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ngraphbench.errors import ClusterError
+from ngraphbench.places import own_folder
 
 __all__ = ["DAYS", "Certificates", "certificates_folder", "make_certificates"]
 
@@ -62,9 +63,14 @@ def certificates_folder(given: Path | None = None) -> Path:
     """Return the folder of this part's certificates: the one given, or the default one."""
     if given is not None:
         return given
-    named = os.environ.get(CERTS_VARIABLE)
-    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    return Path(named) if named else config / "ngraphbench" / "certs"
+    folder = own_folder(CERTS_VARIABLE, "XDG_CONFIG_HOME", "certs")
+    if folder is None:
+        raise ClusterError(
+            "This user has no home folder in which certificates would be.",
+            reason="certificates",
+            hint=f"Name their folder with --certs, or set HOME or {CERTS_VARIABLE}.",
+        )
+    return folder
 
 
 def make_certificates(folder: Path, devices: Sequence[str], *, days: int = DAYS) -> list[Path]:
@@ -93,8 +99,15 @@ def _authority(folder: Path) -> tuple[Any, Any]:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     cert_path, key_path = folder / CA, folder / CA_KEY
     if key_path.exists():
-        cert = x509.load_pem_x509_certificate(cert_path.read_bytes())
-        return cert, serialization.load_pem_private_key(key_path.read_bytes(), None)
+        try:
+            cert = x509.load_pem_x509_certificate(cert_path.read_bytes())
+            return cert, serialization.load_pem_private_key(key_path.read_bytes(), None)
+        except (OSError, ValueError, TypeError) as error:
+            raise ClusterError(
+                f"The authority in {folder} cannot be read: {error}.",
+                reason="certificates",
+                hint="Restore its two files, or choose another folder for a new authority.",
+            ) from error
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name("ngraphbench fleet authority")
     cert = (

@@ -14,6 +14,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,13 @@ from ngraphbench.engines.dasksettings import (
 )
 from ngraphbench.engines.desk import Desk
 from ngraphbench.errors import ClusterError
+from ngraphbench.places import user_folder
 from ngraphbench.types import Json
 
 __all__ = ["agent_root", "receive", "serve_agent"]
 
 EXTRA = "ngb"
-ERRANDS_MS = 20_000.0
+ERRANDS_MS = 60_000.0
 """How often the worker does what Dask has it do by itself, heartbeats included."""
 THREADS = 4
 """Messages handled at a time; none of them measures."""
@@ -58,7 +60,13 @@ def receive(text: str) -> None:
 
 def agent_root(name: str) -> Path:
     """Return where an agent keeps what it was sent and what it measured."""
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    state = user_folder("XDG_STATE_HOME")
+    if state is None:
+        raise ClusterError(
+            "This user has no home folder for an agent to keep its work in.",
+            reason="home",
+            hint="Set HOME or XDG_STATE_HOME.",
+        )
     return state / "ngraphbench" / "agents" / name
 
 
@@ -77,15 +85,20 @@ async def serve_agent(
     folder = root or agent_root(name)
     lock = _only_one(name, folder)
     _Here.desk = Desk(folder, _tell)
-    wait_s = AGAIN_S[0]
+    wait_s, served = AGAIN_S[0], False
     try:
         while True:
             try:
                 await say_hello(scheduler, security)
                 await _serve_once(name, scheduler, security, folder=folder, say=say)
-                wait_s = AGAIN_S[0]
+                wait_s, served = AGAIN_S[0], True
                 say("the connection ended; dialling again")
-            except (OSError, ValueError) as error:
+            except ClusterError as error:
+                # A scheduler that ends in the middle of a greeting looks like one that refuses.
+                if not served or error.reason != "certificates":
+                    raise
+                say(f"{error.message} Dialling again in {wait_s:g} s")
+            except (OSError, ValueError, RuntimeError) as error:
                 say(f"{error}; dialling again in {wait_s:g} s")
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, AGAIN_S[1])
@@ -119,6 +132,8 @@ async def _serve_once(
         nthreads=THREADS,
         memory_limit=0,
         security=security,
+        # Threads of Dask's own look once a second whether there is something to do.
+        executor=ThreadPoolExecutor(THREADS, thread_name_prefix="messages"),
         host=_loopback(name),
         dashboard=False,
         dashboard_address="127.0.0.1:0",

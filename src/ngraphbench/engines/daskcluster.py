@@ -26,6 +26,7 @@ from ngraphbench.engines.dasksettings import (
     security_of,
     topic_of,
 )
+from ngraphbench.errors import ClusterError
 from ngraphbench.types import Json
 
 __all__ = ["DaskCluster"]
@@ -35,9 +36,15 @@ LOOK_S = 2.0
 
 
 class DaskCluster:
-    """A connection to a scheduler, made at first use and anew when it is lost."""
+    """A connection to a scheduler, made at first use and anew when it is lost.
 
-    def __init__(self, address: str, certificates: Path | None = None) -> None:
+    That it does not answer for ``connect_s`` seconds is a loss.
+    """
+
+    def __init__(
+        self, address: str, certificates: Path | None = None, *, connect_s: float = CONNECT_S
+    ) -> None:
+        self._connect_s = connect_s
         self._distributed = require_dask()
         self._address = check_address(address)
         self._security = security_of(certificates)
@@ -97,7 +104,7 @@ class DaskCluster:
     def _identity(self) -> Json:
         client = self._connected()
         try:
-            found: Json = client.sync(_identity, client, callback_timeout=CONNECT_S)
+            found: Json = client.sync(_identity, client, callback_timeout=self._connect_s)
         except Exception as error:
             self.close()
             raise self._lost(error) from error
@@ -123,8 +130,13 @@ class DaskCluster:
                         self._address,
                         security=self._security,
                         set_as_default=False,
-                        timeout=CONNECT_S,
+                        timeout=self._connect_s,
                     )
+            except ClusterError as error:
+                # A scheduler that ends in the middle of a greeting looks like one that refuses.
+                if error.reason != "certificates" or not self._scheduler_id:
+                    raise
+                raise self._lost(error) from error
             except (OSError, asyncio.TimeoutError) as error:
                 raise self._lost(error) from error
             for topic, handler in self._handlers.items():

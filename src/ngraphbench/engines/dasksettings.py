@@ -135,7 +135,9 @@ async def say_hello(address: str, security: Any) -> Json:
     try:
         await comm.write({"op": HELLO, "versions": versions(), "reply": True})
         answer: Any = await asyncio.wait_for(comm.read(), HELLO_S)
-    except (OSError, asyncio.TimeoutError) as error:
+    except asyncio.TimeoutError as error:
+        raise OSError(f"The scheduler at {address} gave no answer.") from error
+    except OSError as error:
         # The other side closes without a word where it does not take our certificate.
         raise ClusterError(
             f"The scheduler at {address} closed the connection: it does not take this certificate.",

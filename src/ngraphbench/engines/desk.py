@@ -17,20 +17,23 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ngraphbench import __version__
-from ngraphbench.agent import LOCK_PATH, LOCK_VARIABLE, RECORDS, spool_folder
+from ngraphbench.agent import LOCK_PATH, LOCK_VARIABLE, RECORDS, open_lock, spool_folder
 from ngraphbench.case import Session
 from ngraphbench.engines.agentprocess import AgentProcess, outcome_of, write_message
 from ngraphbench.engines.base import Interrupted
 from ngraphbench.engines.blobs import BlobStore
 from ngraphbench.engines.confine import can_confine, confined
+from ngraphbench.engines.databases import DATABASES
 from ngraphbench.engines.local import LocalEngine
 from ngraphbench.environments.host import host_facts
-from ngraphbench.errors import ClusterError, NGraphBenchError
+from ngraphbench.errors import ClusterError, EnvironmentFailed, NGraphBenchError
 from ngraphbench.models.localfile import digest_file
+from ngraphbench.session.state import ARTIFACTS
 from ngraphbench.store.disk import write_whole
 from ngraphbench.types import Json
 
@@ -38,12 +41,12 @@ __all__ = ["Desk", "Tell"]
 
 Tell = Callable[[Json], None]
 
-ROUND_EVERY_S = 5.0
+ROUND_EVERY_S = 10.0
 """Rounds are told of this seldom: whoever writes messages takes time from the measurement."""
 KEEP_SPOOL_S = 30 * 24 * 3600.0
 """What no client fetched in so long is swept at a start."""
 PLACED = "placed.json"
-SENT_BACK = ("samples", "logs", RECORDS)
+SENT_BACK = ("samples", "logs", ARTIFACTS, DATABASES, RECORDS)
 
 
 class _Running:
@@ -144,9 +147,8 @@ class Desk:
                 return {"state": "done"}
             self._place(run, message)
             running = self._running[key] = _Running(message["client"])
-            running.thread = threading.Thread(
-                target=self._work, args=(session, run, running), name=f"session-{key}"
-            )
+            work = partial(self._work, session, run, running, message["databases"])
+            running.thread = threading.Thread(target=work, name=f"session-{key}")
             running.thread.start()
         return {"state": "running"}
 
@@ -184,10 +186,7 @@ class Desk:
 
     def _do_fetch(self, message: Json) -> Json:
         spool = self._spool(message)
-        path = (spool / message["name"]).resolve()
-        if spool.resolve() not in path.parents:
-            raise ClusterError(f"{message['name']!r} is outside the spool.", reason="transfer")
-        with path.open("rb") as file:
+        with _inside(spool, message["name"]).open("rb") as file:
             file.seek(message["offset"])
             data = file.read(message["bytes"])
         return {"data": base64.b64encode(data).decode("ascii")}
@@ -195,6 +194,10 @@ class Desk:
     def _do_forget(self, message: Json) -> Json:
         """Drop a session's spool, and its run's folder once nothing else is in it."""
         spool = self._spool(message)
+        for path in (spool / DATABASES).rglob("*"):
+            if path.is_file():
+                # The next session is sent it by its digest alone.
+                self._blobs.adopt(path)
         shutil.rmtree(spool, ignore_errors=True)
         with suppress(OSError):
             spool.parent.rmdir()
@@ -203,9 +206,12 @@ class Desk:
 
     # -- one session
 
-    def _work(self, session: Session, run: Path, running: _Running) -> None:
+    def _work(
+        self, session: Session, run: Path, running: _Running, databases: dict[str, str]
+    ) -> None:
         key, spool = session.session_id, spool_folder(run, session)
-        message = write_message(run, session, spool)
+        folders = {named: str(_inside(spool, name)) for named, name in databases.items()}
+        message = write_message(run, session, spool, folders=folders, round_every_s=ROUND_EVERY_S)
         private = self.root / "private" / key
         told: Json = {"event": "finished", "session_id": key}
         try:
@@ -214,9 +220,9 @@ class Desk:
                 if running.stopped:
                     raise Interrupted
                 running.agent = AgentProcess(message, spool / "agent.log", before=before)
-            last_s = [0.0]
-            code = running.agent.follow(lambda event: self._forward(running, key, event, last_s))
-            outcome_of(spool, code, stopped=running.stopped > 0)
+            code = running.agent.follow(lambda event: self._forward(running, key, event))
+            failure = running.agent.failure
+            outcome_of(spool, code, stopped=running.stopped > 0, failure=failure)
         except Interrupted:
             told["interrupted"] = True
         except NGraphBenchError as error:
@@ -233,12 +239,7 @@ class Desk:
                 del self._running[key]
             self._tell({**told, "client": running.client})
 
-    def _forward(self, running: _Running, key: str, event: Json, last_s: list[float]) -> None:
-        if event.get("event") == "round":
-            now_s = time.monotonic()
-            if now_s - last_s[0] < ROUND_EVERY_S:
-                return
-            last_s[0] = now_s
+    def _forward(self, running: _Running, key: str, event: Json) -> None:
         told = {"event": "told", "session_id": key, "client": running.client, "what": event}
         self._tell(told)
 
@@ -251,13 +252,13 @@ class Desk:
         """Lay out what was sent; what lies there already stays."""
         kept = run / PLACED
         placed: dict[str, str] = json.loads(kept.read_text()) if kept.exists() else {}
-        self._blobs.place({n: d for n, d in message["files"].items() if placed.get(n) != d}, run)
+        wanted = message["files"].items()
+        new = {n: d for n, d in wanted if placed.get(n) != d or not (run / n).exists()}
+        self._blobs.place(new, run)
         run.mkdir(parents=True, exist_ok=True)
         write_whole(kept, json.dumps({**placed, **message["files"]}))
         for name, text in message["texts"].items():
-            target = (run / name).resolve()
-            if run.resolve() not in target.parents:
-                raise ClusterError(f"{name!r} is outside the run's folder.", reason="transfer")
+            target = _inside(run, name)
             target.parent.mkdir(parents=True, exist_ok=True)
             write_whole(target, _settled(text, target))
 
@@ -265,9 +266,9 @@ class Desk:
         """What a confined session must see of /tmp: our own files, and how Python is found."""
         lock = Path(os.environ.get(LOCK_VARIABLE, LOCK_PATH))
         if not lock.exists():
-            with suppress(OSError):
-                lock.touch()
-                lock.chmod(0o666)
+            # A link that somebody put there is not followed.
+            with suppress(EnvironmentFailed):
+                os.close(open_lock(lock))
         places: list[Any] = [self.root, lock, sys.prefix, sys.base_prefix, "/tmp/nvidia-mps"]
         places += [path for path in sys.path if path]
         return [Path(place).resolve() for place in places]
@@ -281,6 +282,14 @@ class Desk:
         if not str(message["session_id"]).isalnum():
             raise ClusterError("That is no session.", reason="agent")
         return self._run(message["run"]) / "spool" / str(message["session_id"])
+
+
+def _inside(folder: Path, name: str) -> Path:
+    """Return where ``name`` is below ``folder``. Raises ClusterError where it is not."""
+    path = (folder / name).resolve()
+    if folder.resolve() not in path.parents:
+        raise ClusterError(f"{name!r} is outside its folder.", reason="transfer")
+    return path
 
 
 def _settled(text: str, target: Path) -> str:

@@ -18,6 +18,7 @@ from ngraphbench.environments.power import power_facts
 from ngraphbench.environments.systemfiles import quota_cpus
 from ngraphbench.environments.topology import choose_cpus, read_topology
 from ngraphbench.errors import EnvironmentFailed
+from ngraphbench.places import expanded
 from ngraphbench.plugin import package_version
 from ngraphbench.types import Json
 
@@ -80,7 +81,7 @@ class LocalEngine:
             code = agent.follow(emit)
         finally:
             self._agents.remove(agent)
-        return outcome_of(spool, code, stopped=bool(self._stopped))
+        return outcome_of(spool, code, stopped=bool(self._stopped), failure=agent.failure)
 
     def interrupt(self) -> None:
         """Stop the session that runs: asked once, after its slot; twice, at once; then by force."""
@@ -92,6 +93,6 @@ class LocalEngine:
 
 def _told(place: str) -> Json:
     try:
-        return {"id": inspect_python(Path(place).expanduser()).id}
+        return {"id": inspect_python(expanded(place)).id}
     except EnvironmentFailed as error:
         return {"problem": str(error)}

@@ -13,11 +13,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from ngraphbench.agent import host_lock, spool_folder
 from ngraphbench.case import Case, Session
 from ngraphbench.engines.base import Interrupted
+from ngraphbench.engines.databases import databases_of, files_below
 from ngraphbench.models.localfile import digest_file
 from ngraphbench.session.export import DONE, export_workloads, workload_key
 from ngraphbench.session.process import FD, WorkerProcess
@@ -36,15 +38,21 @@ _EXPORTING = threading.Lock()
 
 @dataclass(slots=True)
 class Parcel:
-    """``files`` maps a path in the run directory to its source here, ``texts`` to its content."""
+    """``files`` maps a path in the run directory to its source here, ``texts`` to its content.
+
+    ``databases`` are those of ``databases_of``.
+    """
 
     files: dict[str, Path] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
+    databases: dict[str, str] = field(default_factory=dict)
 
     def seal(self) -> Parcel:
         """Work out the digest of every file; return the parcel."""
-        self.digests = {name: digest_file(path) for name, path in self.files.items()}
+        for name, path in self.files.items():
+            about = path.stat()
+            self.digests[name] = _digest(path, about.st_size, about.st_mtime_ns)
         return self
 
 
@@ -77,7 +85,18 @@ def pack(
     parcel = Parcel()
     for case, state in states:
         _add(parcel, run, case, state, session)
+    parcel.databases = databases_of(session)
+    home = spool_folder(Path(), session)
+    for named, name in parcel.databases.items():
+        for path in files_below(Path(named)):
+            parcel.files[f"{home / name / path.relative_to(named)}"] = path
     return parcel.seal()
+
+
+@lru_cache(maxsize=4096)
+def _digest(path: Path, size_bytes: int, changed_ns: int) -> str:
+    """Return a file's digest, worked out once: each session on each device asks for it."""
+    return digest_file(path)
 
 
 @contextmanager
@@ -123,7 +142,7 @@ def _add(parcel: Parcel, run: Path, case: Case, state: CaseState, session: Sessi
             parcel.files[f"{place}/{path.relative_to(root)}"] = path
     about = json.loads((root / "workload.json").read_text(encoding="utf-8"))
     if case.model.kind in MODEL_KINDS and Path(case.model.path).is_file():
-        # Its path on the device is only known there: see ``settle`` in the desk.
+        # Its path on the device is only known there: see ``_settled`` in the desk.
         name = f"model/{Path(case.model.path).name}"
         parcel.files[f"{place}/{name}"] = Path(case.model.path)
         about["model"] = {**about["model"], "path": f"./{name}"}

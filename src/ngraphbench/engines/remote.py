@@ -18,10 +18,11 @@ from typing import Protocol
 from ngraphbench.agent import RECORDS, spool_folder
 from ngraphbench.case import Session
 from ngraphbench.engines.base import DeviceLost, Interrupted
+from ngraphbench.engines.databases import take_home
 from ngraphbench.engines.parcels import Parcel, pack
 from ngraphbench.errors import ClusterError
 from ngraphbench.models.localfile import digest_file
-from ngraphbench.store.disk import write_whole
+from ngraphbench.store.disk import make_folders, sync_file, write_whole, writing
 from ngraphbench.types import Json
 
 __all__ = ["Link", "Patience", "RemoteDevice", "run_name"]
@@ -52,7 +53,7 @@ class Patience:
     """
 
     answer_s: float = 60.0
-    state_s: float = 15.0
+    state_s: float = 30.0
     lost_s: float = 900.0
     again_s: float = 2.0
 
@@ -93,14 +94,18 @@ class RemoteDevice:
         for too long.
         """
         spool = spool_folder(run, session)
-        spool.mkdir(parents=True, exist_ok=True)
+        make_folders(spool)
         if not (spool / RECORDS).exists():
             parcel = pack(session, run, emit, lambda: self._asked > 0)
             place = {"run": run_name(run), "session_id": session.session_id}
             self._until_done(session, parcel, place, emit)
-            self._patiently(lambda: self._bring_home(spool, place), emit)
+            self._patiently(lambda: self._bring_home(spool, place, parcel), emit)
             with suppress(ClusterError):
                 self._ask("forget", **place)
+        try:
+            take_home(spool, session)
+        except OSError as error:
+            emit({"event": "note", "text": f"Tuning databases of {self.name} are lost: {error}"})
         result: Json = json.loads((spool / RECORDS).read_text(encoding="utf-8"))
         return result
 
@@ -135,6 +140,7 @@ class RemoteDevice:
                 session=session.to_json(),
                 files=parcel.digests,
                 texts=parcel.texts,
+                databases=parcel.databases,
             )
             self._wait(place, emit)
 
@@ -219,28 +225,40 @@ class RemoteDevice:
             raise Interrupted
         raise ClusterError(message, reason="agent", hint="Its log on the device says more.")
 
-    def _bring_home(self, spool: Path, place: Json) -> None:
+    def _bring_home(self, spool: Path, place: Json, parcel: Parcel) -> None:
         """Fetch every file of a finished session, the records last: they vouch for the others."""
+        known = {digest: parcel.files[name] for name, digest in parcel.digests.items()}
         files: list[Json] = self._ask("files", **place)["files"]
         for told in sorted(files, key=lambda one: one["name"] == RECORDS):
             target = (spool / told["name"]).resolve()
             if spool.resolve() not in target.parents:
                 raise ClusterError(f"{self.name} sent {told['name']!r}.", reason="transfer")
-            target.parent.mkdir(parents=True, exist_ok=True)
+            make_folders(target.parent)
             partial = target.with_name(target.name + ".part")
-            with partial.open("wb") as file:
-                while file.tell() < told["size"]:
-                    wish = {"name": told["name"], "offset": file.tell(), "bytes": CHUNK_BYTES}
-                    data = base64.b64decode(self._ask("fetch", **place, **wish)["data"])
-                    if not data:
-                        break
-                    file.write(data)
-            if digest_file(partial) != told["digest"]:
-                raise DeviceLost(f"{told['name']} did not arrive whole.", reason="transfer")
-            partial.replace(target)
+            # What was sent and stayed as it was need not come back.
+            ours = known.pop(told["digest"], None)
+            with writing(target):
+                if ours is not None:
+                    shutil.copyfile(ours, partial)
+                if ours is None or digest_file(partial) != told["digest"]:
+                    self._fetch(partial, told, place)
+                # The journal will vouch for it.
+                sync_file(partial)
+                partial.replace(target)
         if not (spool / RECORDS).exists():
             shutil.rmtree(spool, ignore_errors=True)
             raise ClusterError(f"{self.name} has no records of the session.", reason="agent")
+
+    def _fetch(self, target: Path, told: Json, place: Json) -> None:
+        with target.open("wb") as file:
+            while file.tell() < told["size"]:
+                wish = {"name": told["name"], "offset": file.tell(), "bytes": CHUNK_BYTES}
+                data = base64.b64decode(self._ask("fetch", **place, **wish)["data"])
+                if not data:
+                    break
+                file.write(data)
+        if digest_file(target) != told["digest"]:
+            raise DeviceLost(f"{told['name']} did not arrive whole.", reason="transfer")
 
     def _ask(self, op: str, **fields: object) -> Json:
         message = {"op": op, "client": self._client, **fields}

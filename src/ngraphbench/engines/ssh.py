@@ -25,7 +25,7 @@ __all__ = ["SSH_VARIABLE", "Board", "SshLink", "parse_board"]
 SSH_VARIABLE = "NGRAPHBENCH_SSH"
 """The command to use instead of ``ssh``, with its options."""
 
-START_S = 300.0
+START_S = 900.0
 """For how long a board may take to start its desk: it may have to install packages first."""
 
 
@@ -55,6 +55,12 @@ def parse_board(text: str) -> Board:
     hint = "Write ssh://orin-1, ssh://user@10.0.0.5:2222 or ssh://orin-1?python=/opt/env/bin/python"
     try:
         parts = urlsplit(text)
+        if parts.password is not None:
+            raise SpecError(
+                f"The address of {parts.hostname} holds a password; records would keep it.",
+                key="devices",
+                hint="Log in by a key; ssh's own configuration can name it.",
+            )
         port = parts.port
     except ValueError as error:
         message = f"{text!r} is not a board's address: {error}."

@@ -7,7 +7,9 @@ import random
 from collections.abc import Mapping
 from pathlib import Path
 
+from ngraphbench.places import home_folder
 from ngraphbench.plugin import Compiler
+from ngraphbench.redaction import is_secret
 from ngraphbench.types import VENDOR_DEFAULT, Device
 
 __all__ = ["PADDING_BYTES", "in_environment", "padding", "worker_environment"]
@@ -38,9 +40,6 @@ _PASSED_PREFIXES = (
     "HF_",
 )
 
-_SECRET = ("TOKEN", "SECRET", "PASSWORD", "API_KEY")
-"""Words in names of credentials: a worker needs none, and records name some variables."""
-
 
 def worker_environment(
     *,
@@ -59,9 +58,10 @@ def worker_environment(
     """
     outer = os.environ if inherited is None else inherited
     environment = {name: value for name, value in outer.items() if _is_passed(name)}
-    user_caches = Path(outer.get("HOME") or Path.home()) / ".cache"
-    environment.setdefault("HF_HOME", str(user_caches / "huggingface"))
-    environment.setdefault("TORCH_HOME", str(user_caches / "torch"))
+    home = home_folder(outer)
+    if home is not None:
+        environment.setdefault("HF_HOME", str(home / ".cache" / "huggingface"))
+        environment.setdefault("TORCH_HOME", str(home / ".cache" / "torch"))
 
     folders = {
         "HOME": work / "home",
@@ -105,11 +105,14 @@ def in_environment(given: Mapping[str, str], *, python: Path, virtual: bool) -> 
     found = {k: v for k, v in given.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
     if virtual:
         return found | {"PATH": places, "VIRTUAL_ENV": str(python.parent.parent)}
-    return found | {"PATH": places, "PYTHONUSERBASE": str(Path.home() / ".local")}
+    home = home_folder()
+    own = {} if home is None else {"PYTHONUSERBASE": str(home / ".local")}
+    return found | {"PATH": places, **own}
 
 
 def _is_passed(name: str) -> bool:
-    if any(word in name for word in _SECRET):
+    if is_secret(name):
+        # A worker needs none, and records name some variables.
         return False
     if name.endswith("_NUM_THREADS"):
         return False

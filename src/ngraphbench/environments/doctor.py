@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from ngraphbench.environments.energy import EnergyMeter, find_energy
 from ngraphbench.environments.host import disturbances, host_facts
 from ngraphbench.environments.systemfiles import ROOT, available_bytes, quota_cpus
 from ngraphbench.environments.thermal import NOT_YET_RUN, Sensors, find_sensors
 from ngraphbench.environments.topology import CpuChoice, Topology, choose_cpus, read_topology
-from ngraphbench.types import Json
+from ngraphbench.types import Device, Json
 
 __all__ = ["examine"]
 
@@ -26,6 +27,7 @@ def examine(*, accelerator: str = "cpu", root: Path = ROOT) -> Json:
     quota = quota_cpus(root=root)
     choice = choose_cpus(topology, quota=quota)
     sensors = find_sensors(choice.cpus, accelerator=accelerator, root=root)
+    energy = find_energy(Device(accelerator=accelerator), root=root)
     host = host_facts(root=root)
     return {
         "host": host,
@@ -34,7 +36,7 @@ def examine(*, accelerator: str = "cpu", root: Path = ROOT) -> Json:
             "cpus": list(choice.cpus),
             "reason": choice.reason,
         },
-        "sensors": sensors.names(),
+        "sensors": [*sensors.names(), *_counters(energy)],
         "disturbances": disturbances(root=root),
         "lines": {
             "machine": _machine(host),
@@ -43,7 +45,7 @@ def examine(*, accelerator: str = "cpu", root: Path = ROOT) -> Json:
             "limits": _limits(quota, host),
             "frequency": _frequency(host),
             "memory": _memory(host, available_bytes(root=root)),
-            "sensors": _sensors(sensors),
+            "sensors": _sensors(sensors, energy),
         },
     }
 
@@ -112,12 +114,17 @@ def _memory(host: Json, available: int | None) -> str:
     return ", ".join(parts)
 
 
-def _sensors(sensors: Sensors) -> str:
+def _counters(energy: EnergyMeter) -> list[str]:
+    return [f"energy ({name})" for name in energy.names]
+
+
+def _sensors(sensors: Sensors, energy: EnergyMeter) -> str:
     found = sensors.names()
     wanted = ("frequency", "temperature", "throttle counters")
     missing = [name for name in wanted if not any(n.startswith(name) for n in found)]
     marked = [f"{name}, not yet run on hardware" if name in NOT_YET_RUN else name for name in found]
     if sensors.frequency_source == "cpuinfo":
         marked[0] += ", evidence only once it moves"
+    marked += [f"{name}, not yet run on hardware" for name in _counters(energy)]
     text = "; ".join(marked) or "none"
     return f"{text}. Not found: {', '.join(missing)}" if missing else text

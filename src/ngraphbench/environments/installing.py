@@ -18,6 +18,7 @@ from typing import IO
 
 from ngraphbench.environments.pipsettings import Pip, PipSettings, own_pip, read_settings
 from ngraphbench.errors import EnvironmentFailed
+from ngraphbench.redaction import own_redaction
 
 __all__ = ["Installer", "Observe", "find_uv"]
 
@@ -197,6 +198,7 @@ class Installer:
                 return
 
     def _tell(self, line: str) -> None:
+        line = own_redaction().text(line)
         self.words.append(line)
         if line and not _NOISE.search(line) and not _ASIDE.search(line):
             self.observe(line.strip())

@@ -33,6 +33,8 @@ _PATTERNS = (
     "models/modules.py",
     "models/configured.py",
     "models/saved.py",
+    "models/onnxdata.py",
+    "models/onnxgraph.py",
 )
 PLUGIN_BYTES = 64 * 2**20
 

@@ -27,6 +27,7 @@ from ngraphbench.locks import (
     plain_name,
     requirement_lines,
 )
+from ngraphbench.places import own_folder
 from ngraphbench.records import now_utc
 from ngraphbench.types import Json
 
@@ -48,6 +49,9 @@ SIZE_MARGIN = 1.2
 """What is downloaded lies on the disk as well for a while."""
 
 KIT_NEEDS = "numpy"
+
+_KINDS = {"name": str, "made_at": str, "distributions": dict, "size_bytes": int}
+"""What is looked for in every marker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +81,14 @@ class Environment:
 
 def root_folder() -> Path:
     """Return the folder of all managed environments."""
-    if given := os.environ.get(FOLDER_VARIABLE):
-        return Path(given).expanduser().absolute()
-    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(data) / "ngraphbench" / "environments"
+    folder = own_folder(FOLDER_VARIABLE, "XDG_DATA_HOME", "environments")
+    if folder is None:
+        raise EnvironmentFailed(
+            "This user has no home folder to keep environments in.",
+            reason="home",
+            hint=f"Set HOME, XDG_DATA_HOME or {FOLDER_VARIABLE}.",
+        )
+    return folder
 
 
 def find_environment(id_: str) -> Environment | None:
@@ -90,7 +98,10 @@ def find_environment(id_: str) -> Environment | None:
         return None
     try:
         about: Json = json.loads((folder / MARKER).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        whole = {key: type(about[key]) for key in _KINDS} == _KINDS
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        whole = False
+    if not whole:
         return Environment(id_, folder, "half-made")
     if not (folder / "bin" / "python").exists():
         return Environment(id_, folder, "broken", about)

@@ -1,19 +1,20 @@
-"""Clocks, temperature, power and throttling of an NVIDIA GPU, from the driver's own library.
+"""Clocks, temperature, power, energy and throttling of an NVIDIA GPU, from its own driver.
 
 Not yet run on hardware. ``libnvidia-ml`` is called through ctypes: asking ``nvidia-smi``
 would start a process in every round beside what is being measured, and a binding would be one
-more dependency for six calls.
+more dependency for seven calls.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["REASONS", "GpuReading", "Nvml", "open_nvml", "visible_index"]
+__all__ = ["REASONS", "GpuReading", "Nvml", "open_nvml", "open_visible", "visible_index"]
 
 LIBRARY = "libnvidia-ml.so.1"
 TEMPERATURE_GPU = 0
@@ -72,6 +73,13 @@ class Nvml:
             throttled_ns=self._violation(),
         )
 
+    def energy_j(self) -> float | None:
+        """Return the joules drawn since the driver was loaded; None where it does not count."""
+        millijoules = ctypes.c_ulonglong()
+        name = "nvmlDeviceGetTotalEnergyConsumption"
+        done = self._call(name, self._device, ctypes.byref(millijoules))
+        return millijoules.value / 1e3 if done else None
+
     def close(self) -> None:
         """Let the driver go."""
         self._call("nvmlShutdown")
@@ -127,3 +135,8 @@ def open_nvml(*, index: int = 0, load: Callable[[str], Any] = ctypes.CDLL) -> Nv
         gpu = Nvml(load(LIBRARY), index=index)
         return gpu if gpu.found else None
     return None
+
+
+def open_visible() -> Nvml | None:
+    """Return the first GPU that CUDA shows, or None."""
+    return open_nvml(index=visible_index(os.environ.get("CUDA_VISIBLE_DEVICES")))

@@ -6,13 +6,12 @@ yet been run on hardware.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ngraphbench.environments.nvml import GpuReading, Nvml, open_nvml, visible_index
+from ngraphbench.environments.nvml import GpuReading, Nvml, open_visible
 from ngraphbench.environments.power import on_battery
 from ngraphbench.environments.systemfiles import ROOT, read_text, whole
 
@@ -122,12 +121,8 @@ def find_sensors(cpus: Sequence[int], *, accelerator: str = "cpu", root: Path = 
         throttle_files=(*_existing(throttles), *_event_files(root)),
         pi_file=pi_file if pi_file.exists() else None,
         alert_files=_alert_files(root),
-        gpu=_gpu() if accelerator == "cuda" else None,
+        gpu=open_visible() if accelerator == "cuda" else None,
     )
-
-
-def _gpu() -> Nvml | None:
-    return open_nvml(index=visible_index(os.environ.get("CUDA_VISIBLE_DEVICES")))
 
 
 def _all_cpus(root: Path) -> tuple[int, ...]:

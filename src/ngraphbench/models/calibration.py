@@ -15,7 +15,7 @@ from ngraphbench.models.feeds import Feed
 from ngraphbench.models.onnxfile import open_onnx
 from ngraphbench.models.values import load_user_inputs
 from ngraphbench.types import INT8
-from ngraphbench.workload import write_arrays
+from ngraphbench.workload import item_axes, write_arrays
 
 __all__ = ["calibration_problem", "write_calibration"]
 
@@ -50,13 +50,13 @@ def write_calibration(path: Path, feed: Feed, *, batch: int, target: Path) -> No
     The last batch is filled up from the first items. Raises SpecError for a file that lacks
     an input or has unequal numbers of items, Unsupported for other shapes or dtypes.
     """
+    held = item_axes(feed.specs, feed.axes, batch=batch)
     wanted = [
         replace(spec, shape=tuple("items" if i == axis else n for i, n in enumerate(spec.shape)))
         for spec in feed.specs
-        for axis in (feed.axes.get(spec.name),)
+        for axis in (held.get(spec.name),)
     ]
     arrays = load_user_inputs(path, wanted, batch)
-    held = {name: axis for name in arrays if (axis := feed.axes.get(name)) is not None}
     counts = {name: arrays[name].shape[axis] for name, axis in held.items()}
     if len(set(counts.values())) > 1 or not all(counts.values()):
         listed = ", ".join(f"{name} {count}" for name, count in counts.items())

@@ -15,7 +15,9 @@ import numpy as np
 
 from ngraphbench.case import ONNX_BASELINE
 from ngraphbench.errors import CompileFailed, Unsupported, first_line
-from ngraphbench.models.onnxfile import OnnxFile, load_whole, nodes
+from ngraphbench.models.onnxdata import load_whole
+from ngraphbench.models.onnxfile import OnnxFile
+from ngraphbench.models.onnxgraph import nodes
 from ngraphbench.models.onnxrunner import plain_session
 from ngraphbench.models.reference import Exact, Outputs
 from ngraphbench.models.values import from_bfloat16

@@ -20,6 +20,7 @@ import numpy as np
 from ngraphbench.errors import (
     CompileFailed,
     NGraphBenchError,
+    Unavailable,
     Unsupported,
     WorkerFailed,
     first_line,
@@ -46,6 +47,19 @@ from ngraphbench.workload import (
 )
 
 __all__ = ["Exporter", "main"]
+
+
+def _torch_source(model: Json, overrides: Json, root: Path) -> TorchSource:
+    try:
+        return TorchSource(model, overrides, root)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise Unavailable(
+            "A model of PyTorch needs torch, which is not installed here.",
+            reason="torch",
+            hint="Run: pip install 'ngraphbench[torch]', or bench an ONNX file.",
+        ) from error
 
 
 class Exporter:
@@ -89,7 +103,7 @@ class Exporter:
         elif self._model["kind"] == "onnx":
             self._source = OnnxSource(self._model, overrides)
         else:
-            self._source = TorchSource(self._model, overrides, self._root)
+            self._source = _torch_source(self._model, overrides, self._root)
         calibration = self._model.get("calibration") or {}
         int8 = request.get("precision") == INT8
         self._calibrate_by = str(calibration.get("file", "")) if int8 else ""

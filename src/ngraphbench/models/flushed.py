@@ -14,7 +14,8 @@ import numpy as np
 
 from ngraphbench.models.denormals import without_denormals
 from ngraphbench.models.modules import WEIGHTS_FILE
-from ngraphbench.models.onnxfile import load_whole, tensors
+from ngraphbench.models.onnxdata import load_whole
+from ngraphbench.models.onnxgraph import tensors
 from ngraphbench.workload import CALIBRATION, batch_folder, flushed_root
 
 __all__ = ["COPIED_BYTES_MAX", "write_flushed"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ngraphbench.errors import Unsupported
 from ngraphbench.models.inputs import Declared, InputPlan, plan_inputs
 from ngraphbench.models.integers import integer_generators
-from ngraphbench.models.onnxfile import graph_inputs
+from ngraphbench.models.onnxgraph import graph_inputs
 from ngraphbench.types import INTEGERS
 
 if TYPE_CHECKING:
@@ -28,7 +28,11 @@ def plan_graph_inputs(model: ModelProto, overrides: Mapping[str, Any]) -> InputP
 
 def declared_inputs(model: ModelProto) -> tuple[Declared, ...]:
     """Return the inputs to feed, initializers left out, in the graph's order."""
-    generators = integer_generators(model)
+    try:
+        generators = integer_generators(model)
+    except (LookupError, ValueError, TypeError, ArithmeticError, RecursionError):
+        # What fits a broken graph nobody can tell; who opens it says what is wrong with it.
+        generators = {}
     return tuple(_declared(value, generators) for value in graph_inputs(model))
 
 
@@ -87,10 +91,11 @@ def _dtype_name(name: str, elem_type: int) -> str:
     except ValueError:
         onnx_name = f"type {elem_type}"
     if onnx_name not in names:
-        what = "strings" if onnx_name == "STRING" else f"values of dtype {onnx_name}"
+        hint = "Cut the model behind the operators that turn them into numbers."
+        what = f"values of dtype {onnx_name}"
+        if onnx_name == "STRING":
+            what, hint = "strings", f"--inputs takes numbers alone. {hint}"
         raise Unsupported(
-            f"Input {name!r} takes {what}, which cannot be fed.",
-            reason="dtype",
-            hint="Cut the model behind the operators that turn them into numbers.",
+            f"Input {name!r} takes {what}, which cannot be fed.", reason="dtype", hint=hint
         )
     return names[onnx_name]

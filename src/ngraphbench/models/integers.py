@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ngraphbench.models.onnxfile import graph_inputs, nodes
+from ngraphbench.models.onnxgraph import graph_inputs, nodes
 from ngraphbench.types import Array
 
 if TYPE_CHECKING:

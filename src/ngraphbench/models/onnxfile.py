@@ -10,33 +10,34 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
 from ngraphbench.errors import SpecError, Unsupported, first_line
+from ngraphbench.models.localfile import similar_files
+from ngraphbench.models.onnxdata import place_of, read_external
+from ngraphbench.models.onnxgraph import (
+    STANDARD_DOMAINS,
+    attribute_graphs,
+    graph_inputs,
+    tensors,
+)
 from ngraphbench.types import Array
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+    from onnx import ModelProto, ValueInfoProto
 
 __all__ = [
     "OnnxFile",
     "bind",
     "check_format",
-    "domains",
     "external_files",
     "forget_output_shapes",
-    "graph_inputs",
-    "load_whole",
-    "nodes",
     "open_onnx",
-    "similar_files",
-    "tensors",
+    "weight_arrays",
 ]
 
 _LFS_HEAD = b"version https://git-lfs"
-_STANDARD_DOMAINS = ("", "ai.onnx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +97,6 @@ def open_onnx(path: Path) -> OnnxFile:
 _FETCH_AGAIN = "Export or download it again."
 
 
-def similar_files(path: Path) -> str:
-    """Return a hint with the names in the folder of ``path`` that are most like its own."""
-    folder = path.parent
-    if not folder.is_dir():
-        return f"The folder {str(folder)!r} does not exist either."
-    names = sorted(p.name for p in folder.iterdir() if p.is_file())
-    close = get_close_matches(path.name, names, n=3, cutoff=0.5)
-    close = close or [n for n in names if n.endswith(path.suffix or ".onnx")][:5]
-    if close:
-        return f"The folder has: {', '.join(close)}."
-    return f"The folder {str(folder)!r} has no {path.suffix or '.onnx'} file."
-
-
 def check_format(model: ModelProto) -> None:
     """Raise Unsupported when the file is of a newer format than the installed onnx knows."""
     import onnx
@@ -123,7 +111,7 @@ def check_format(model: ModelProto) -> None:
         )
     newest = int(defs.onnx_opset_version())
     for entry in model.opset_import:
-        if entry.domain in _STANDARD_DOMAINS and entry.version > newest:
+        if entry.domain in STANDARD_DOMAINS and entry.version > newest:
             raise Unsupported(
                 f"The file asks for opset {entry.version}; onnx {onnx.__version__} knows up to"
                 f" {newest}.",
@@ -132,82 +120,32 @@ def check_format(model: ModelProto) -> None:
             )
 
 
-def domains(model: ModelProto) -> tuple[str, ...]:
-    """Return the operator domains that the model's nodes use, the standard one excluded.
-
-    Domains whose operators the file defines itself as functions are left out as well.
-    """
-    defined = {(function.domain, function.name) for function in model.functions}
-    used = {
-        node.domain
-        for node in nodes(model.graph)
-        if node.domain not in _STANDARD_DOMAINS and (node.domain, node.op_type) not in defined
-    }
-    return tuple(sorted(used))
-
-
-def graph_inputs(model: ModelProto) -> list[ValueInfoProto]:
-    """Return the inputs that must be fed: graph inputs that are not initializers."""
-    fixed = {tensor.name for tensor in model.graph.initializer}
-    fixed |= {tensor.values.name for tensor in model.graph.sparse_initializer}
-    return [value for value in model.graph.input if value.name not in fixed]
-
-
-def nodes(graph: GraphProto) -> Iterator[NodeProto]:
-    """Yield every node of ``graph`` and of the graphs inside it."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            for inner in _attribute_graphs(attribute):
-                yield from nodes(inner)
-
-
-def tensors(model: ModelProto) -> Iterator[TensorProto]:
-    """Yield every tensor that may hold external data: initializers and attributes."""
-    yield from _graph_tensors(model.graph)
-    for function in model.functions:
-        for node in function.node:
-            yield from _node_tensors(node)
-
-
 def weight_arrays(source: OnnxFile) -> Iterator[tuple[Array, str]]:
     """Yield the value and dtype of each floating tensor, one in memory at a time.
 
-    bfloat16 is left out: the ONNX library hands it out as numbers, not as bits.
+    bfloat16 is left out: the ONNX library hands it out as numbers, not as bits. Raises
+    Unsupported for a tensor whose data are not what its shape and type say.
     """
     from onnx import TensorProto, numpy_helper
 
     names = {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64"}
     for tensor in tensors(source.model):
-        if tensor.data_type in names:
-            yield (
-                numpy_helper.to_array(tensor, str(source.path.parent)),
-                names[tensor.data_type],
-            )
-
-
-def _graph_tensors(graph: GraphProto) -> Iterator[TensorProto]:
-    yield from graph.initializer
-    for sparse in graph.sparse_initializer:
-        yield sparse.values
-        yield sparse.indices
-    for node in graph.node:
-        yield from _node_tensors(node)
-
-
-def _node_tensors(node: NodeProto) -> Iterator[TensorProto]:
-    for attribute in node.attribute:
-        if attribute.HasField("t"):
-            yield attribute.t
-        yield from attribute.tensors
-        for inner in _attribute_graphs(attribute):
-            yield from _graph_tensors(inner)
-
-
-def _attribute_graphs(attribute: AttributeProto) -> Iterator[GraphProto]:
-    if attribute.HasField("g"):
-        yield attribute.g
-    yield from attribute.graphs
+        if tensor.data_type not in names:
+            continue
+        name = names[tensor.data_type]
+        try:
+            if tensor.data_location == tensor.EXTERNAL:
+                values = read_external(tensor, path=source.path, dtype=name)
+            else:
+                values = numpy_helper.to_array(tensor)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise Unsupported(
+                f"The tensor {tensor.name!r} of {source.path.name} does not hold what its shape"
+                f" {list(tensor.dims)} says: {first_line(error)}.",
+                reason="model-format",
+                hint=_FETCH_AGAIN,
+            ) from error
+        yield values, name
 
 
 def external_files(model: ModelProto, *, path: Path) -> dict[str, Path]:
@@ -220,11 +158,9 @@ def external_files(model: ModelProto, *, path: Path) -> dict[str, Path]:
     for tensor in tensors(model):
         if tensor.data_location != tensor.EXTERNAL:
             continue
-        entries = {entry.key: entry.value for entry in tensor.external_data}
-        location = entries.get("location", "")
+        location, _, end = place_of(tensor, path=path)
         if location not in found:
             found[location] = _data_file(location, path=path)
-        end = _whole(entries.get("offset", "0")) + _whole(entries.get("length", "0"))
         size = found[location].stat().st_size
         if end > size:
             raise SpecError(
@@ -233,13 +169,6 @@ def external_files(model: ModelProto, *, path: Path) -> dict[str, Path]:
                 hint="The data file is truncated or belongs to another model.",
             )
     return found
-
-
-def _whole(text: str) -> int:
-    try:
-        return max(int(text or "0"), 0)
-    except ValueError:
-        return 0
 
 
 def _data_file(location: str, *, path: Path) -> Path:
@@ -291,7 +220,10 @@ def bind(source: OnnxFile, shapes: Mapping[str, Sequence[int]], out: Path) -> Pa
             dims.add().dim_value = int(size)
     _clear_shapes(model.graph, outer=True, all_of_them=rewritten)
     out.mkdir(parents=True, exist_ok=True)
-    names = {location: f"weights-{i}.bin" for i, location in enumerate(sorted(source.data))}
+    # pnnx looks for this name alone.
+    places = [f"weights-{i}.bin" for i in range(len(source.data))]
+    places = ["model.onnx.data"] if len(places) == 1 else places
+    names = dict(zip(sorted(source.data), places, strict=True))
     for tensor in tensors(model):
         for entry in tensor.external_data if tensor.data_location == tensor.EXTERNAL else ():
             if entry.key == "location":
@@ -342,7 +274,7 @@ def _clear_shapes(graph: Any, *, outer: bool, all_of_them: bool) -> None:
                 dim.Clear()
     for node in graph.node:
         for attribute in node.attribute:
-            for inner in _attribute_graphs(attribute):
+            for inner in attribute_graphs(attribute):
                 _clear_shapes(inner, outer=False, all_of_them=all_of_them)
 
 
@@ -351,27 +283,6 @@ def _is_static(value: ValueInfoProto) -> bool:
         return True
     dims = value.type.tensor_type.shape.dim
     return all(dim.HasField("dim_value") and dim.dim_value >= 0 for dim in dims)
-
-
-def load_whole(path: Path) -> ModelProto:
-    """Return the bound model at ``path`` with its external data inside it.
-
-    The loader of onnx refuses data files that are hard links, as those of ``bind`` are.
-    """
-    import onnx
-
-    model = onnx.load(str(path), load_external_data=False)
-    for tensor in tensors(model):
-        if tensor.data_location != tensor.EXTERNAL:
-            continue
-        entries = {entry.key: entry.value for entry in tensor.external_data}
-        length = _whole(entries.get("length", "0"))
-        with (path.parent / entries["location"]).open("rb") as file:
-            file.seek(_whole(entries.get("offset", "0")))
-            tensor.raw_data = file.read(length) if length else file.read()
-        tensor.data_location = tensor.DEFAULT
-        del tensor.external_data[:]
-    return model
 
 
 def _place(source: Path, target: Path) -> None:

@@ -12,7 +12,9 @@ import numpy as np
 
 from ngraphbench.case import ONNX_BASELINE
 from ngraphbench.errors import CompileFailed, Unavailable, Unsupported, first_line
-from ngraphbench.models.onnxfile import OnnxFile, load_whole, nodes
+from ngraphbench.models.onnxdata import load_whole
+from ngraphbench.models.onnxfile import OnnxFile
+from ngraphbench.models.onnxgraph import nodes
 from ngraphbench.models.reference import Outputs
 from ngraphbench.types import BFLOAT16, Array, Arrays, TensorSpec
 

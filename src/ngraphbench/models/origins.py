@@ -23,11 +23,11 @@ from ngraphbench.models.onnxfile import (
     OnnxFile,
     bind,
     check_format,
-    domains,
     forget_output_shapes,
     open_onnx,
     weight_arrays,
 )
+from ngraphbench.models.onnxgraph import domains
 from ngraphbench.models.onnxrunner import OnnxRunner
 from ngraphbench.models.reference import (
     Exact,

@@ -25,10 +25,17 @@ from ngraphbench.errors import SpecError, Unsupported
 from ngraphbench.models import blocks
 from ngraphbench.models.graphinputs import plan_graph_inputs
 from ngraphbench.models.labelled import check_labelled
-from ngraphbench.models.localfile import absolute_path, digest_file, existing_file
+from ngraphbench.models.localfile import (
+    absolute_path,
+    digest_file,
+    existing_file,
+    readable,
+    similar_files,
+)
 from ngraphbench.models.localfolder import CONFIG, find_configuration, weight_files
 from ngraphbench.models.metrics import TOP1
-from ngraphbench.models.onnxfile import graph_inputs, open_onnx, similar_files
+from ngraphbench.models.onnxfile import open_onnx
+from ngraphbench.models.onnxgraph import graph_inputs
 from ngraphbench.models.prebuilt import prebuilt_identity, prebuilt_kind
 from ngraphbench.models.saved import SAVED_SUFFIXES
 from ngraphbench.models.values import array_names
@@ -50,6 +57,7 @@ _FILES = {"onnx": "an ONNX file", "saved": "a saved module"}
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
+@readable
 def resolve_model(
     text: str,
     *,
@@ -266,7 +274,7 @@ def _query(name: str, *, text: str) -> Json:
 def _value(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {"True": True, "False": False, "None": None}.get(text, text)
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from ngraphbench.errors import SpecError, Unsupported
+from ngraphbench.errors import SpecError, Unsupported, first_line
 from ngraphbench.types import BFLOAT16, Array, Arrays, TensorSpec, storage_dtype
 
 __all__ = [
@@ -125,13 +124,17 @@ def _read(path: Path, *, wanted: Sequence[str] | None = None) -> Arrays:
     """Return every array, or an empty one in place of those that are not ``wanted``."""
     try:
         with np.load(path, allow_pickle=False) as data:
-            return {
+            found = {
                 name: data[name] if wanted is None or name in wanted else np.empty(0)
                 for name in data.files
             }
-    except (OSError, ValueError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+        if other := [name for name, array in found.items() if not isinstance(array, np.ndarray)]:
+            raise ValueError(f"{other[0]} is no array")
+        return found
+    # What a broken archive makes numpy, zipfile, zlib and tokenize raise has no common base.
+    except Exception as error:
         raise SpecError(
-            f"{path.name} cannot be read as an .npz file of arrays: {error}.",
+            f"{path.name} cannot be read as an .npz file of arrays: {first_line(error)}.",
             reason="inputs-file",
             hint="Save it with numpy.savez(file, **{input_name: array}).",
         ) from error

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from ngraphbench.analysis.tables import Cell, Evidence, Interval
 from ngraphbench.blocksummary import PERCENTILES, fewest_calls
+from ngraphbench.report.charts import Tags
+from ngraphbench.report.scene import tags_of
 from ngraphbench.report.wording import figure, plus_minus
 from ngraphbench.types import Json
 
@@ -23,6 +25,7 @@ class BlockRow:
     batch: int
     label: str
     values: tuple[str, ...]
+    tags: Tags
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,8 @@ def _table(
         for cell in group.cells:
             blocks = _blocks(cell, kind)
             if blocks:
-                rows.append(BlockRow(group.title, group.batch, cell.label, values(blocks)))
+                told, tags = values(blocks), tags_of(group, cell.label)
+                rows.append(BlockRow(group.title, group.batch, cell.label, told, tags))
                 found += blocks
     if not rows:
         return None

@@ -45,6 +45,7 @@ class Tags:
     compiler: str = ""
     device: str = ""
     batch: str = ""
+    shape: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +97,12 @@ class Axis:
     high: float
     ticks: tuple[tuple[float, str], ...]
     log: bool = False
+    ends: tuple[float, float] = field(init=False, repr=False, compare=False)
+    """``low`` and ``high`` on the scale that shares are taken of: their logs, or themselves."""
+
+    def __post_init__(self) -> None:
+        ends = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
+        object.__setattr__(self, "ends", ends)
 
     def name(self, value: float) -> str:
         """Return the label of the tick that is nearest to a value, of an axis of categories."""
@@ -103,13 +110,13 @@ class Axis:
 
     def share(self, value: float) -> float:
         """Return where a value lies, 0 at the low end and 1 at the high end, kept inside."""
-        low, high = self.low, self.high
         if self.log:
             if value <= 0.0:
                 return 0.0
-            low, high, value = math.log(low), math.log(high), math.log(value)
+            value = math.log(value)
         if math.isnan(value):
             return 0.0
+        low, high = self.ends
         return min(1.0, max(0.0, (value - low) / (high - low)))
 
 

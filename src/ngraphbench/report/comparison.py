@@ -29,6 +29,10 @@ _STYLES = {
     "stopped": "bold red",
     "reference": "dim",
 }
+DISTURBED = (
+    "Beside other work launches may differ by more than is believed, so that what did not change"
+    " is called slower: measure both runs again on a quiet machine before you act on this."
+)
 _BAR = 17
 MARKDOWN_ROWS = 60
 
@@ -118,6 +122,7 @@ def _sections(found: RunComparison, paired: Sequence[str]) -> list[tuple[str, li
         ("Gone", [", ".join(found.gone)] if found.gone else []),
         ("New", [", ".join(found.new)] if found.new else []),
         ("What differs", [one.sentence for one in found.differences]),
+        ("Disturbed", [*found.disturbed, DISTURBED] if found.disturbed else []),
         ("Notes", comparison_notes(found)),
         ("For the paired answer", list(paired)),
     ]

@@ -5,7 +5,7 @@ Every string goes through ``text``, which escapes it and makes control character
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -13,7 +13,7 @@ from ngraphbench.report.charts import Axis, Kind, Line, Mark, Panel, Rule, Tags
 from ngraphbench.report.palette import SHAPES, Palette
 from ngraphbench.report.wording import shorten, visible
 
-__all__ = ["Pen", "draw", "key_shape", "shape_definitions", "text"]
+__all__ = ["Pen", "draw", "key_shape", "shape_definitions", "text", "whisker"]
 
 TITLE = 34
 """Height above the plot: the title and the label of the y axis."""
@@ -54,6 +54,8 @@ class _Plot:
     top: float
     width: float
     height: float
+    aside: Mapping[str, float]
+    """How far each candidate stands aside, so that intervals do not cover each other."""
 
     def x(self, value: float) -> float:
         return round(self.left + self.width * self.panel.x.share(value), 1)
@@ -62,17 +64,6 @@ class _Plot:
         share = self.panel.y.share(value)
         # Categories are read from the top.
         return round(self.top + self.height * (share if self.panel.rows else 1.0 - share), 1)
-
-    def shift(self, series: str) -> float:
-        """Return how far a candidate stands aside, so that intervals do not cover each other."""
-        order = self.pen.palette.numbers
-        if self.panel.rows or self.panel.end_labels or series not in order:
-            return 0.0
-        here = [label for label in order if label in self.panel.series]
-        if series not in here:
-            return 0.0
-        step = min(4.0, 14.0 / len(here))
-        return round(step * (here.index(series) - (len(here) - 1) / 2), 1)
 
     @property
     def bottom(self) -> float:
@@ -118,7 +109,16 @@ def _plot(panel: Panel, pen: Pen) -> _Plot:
     left = min(most, 10 + GLYPH * longest)
     right = 112.0 if panel.end_labels else 14.0
     height = float(panel.rows * ROW + 8 * len(panel.y.ticks)) if panel.rows else float(pen.height)
-    return _Plot(panel, pen, left, TITLE, pen.width - left - right, height)
+    width = pen.width - left - right
+    return _Plot(panel, pen, left, TITLE, width, height, _aside(panel, pen))
+
+
+def _aside(panel: Panel, pen: Pen) -> dict[str, float]:
+    if panel.rows or panel.end_labels:
+        return {}
+    here = [label for label in pen.palette.numbers if label in panel.series]
+    step = min(4.0, 14.0 / max(1, len(here)))
+    return {label: round(step * (i - (len(here) - 1) / 2), 1) for i, label in enumerate(here)}
 
 
 def _axes(plot: _Plot) -> list[str]:
@@ -183,7 +183,7 @@ def _rule_label(rule: Rule, x: float, y: float) -> str:
 
 def _line(plot: _Plot, line: Line) -> str:
     number = plot.pen.palette.number(line.series)
-    aside = plot.shift(line.series)
+    aside = plot.aside.get(line.series, 0.0)
     points = "L".join(f"{plot.x(x) + aside:g} {plot.y(y)}" for x, y in line.points)
     classes = f"l s{number}" + {"dashed": " dash", "alert": " alert"}.get(line.style, "")
     return f'<path class="{classes}" d="M{points}"{plot.pen.attributes(line.tags)}/>'
@@ -192,7 +192,7 @@ def _line(plot: _Plot, line: Line) -> str:
 def _mark(plot: _Plot, mark: Mark) -> str:
     number = plot.pen.palette.number(mark.series)
     prefix = plot.pen.prefix
-    x, y = plot.x(mark.x) + plot.shift(mark.series), plot.y(mark.y)
+    x, y = plot.x(mark.x) + plot.aside.get(mark.series, 0.0), plot.y(mark.y)
     kind: Kind = mark.kind
     if kind == "failed":
         y = y if plot.panel.rows else plot.bottom - 7
@@ -248,6 +248,15 @@ def _apart(places: Sequence[float], gap: float, low: float, high: float) -> list
         moved[i] -= over
         over = (moved[i - 1] + gap - moved[i]) if i else 0.0
     return moved
+
+
+def whisker(low: float, high: float, y: float) -> str:
+    """Return an interval with its ends, in percent of the width of the drawing it stands in."""
+    ends = ((low, high, y, y), (low, low, y - 4, y + 4), (high, high, y - 4, y + 4))
+    return "".join(
+        f'<line class="whisker" x1="{x1}%" x2="{x2}%" y1="{y1}" y2="{y2}"/>'
+        for x1, x2, y1, y2 in ends
+    )
 
 
 def shape_definitions(prefix: str = "") -> str:

@@ -9,6 +9,15 @@ from ngraphbench.report.charts import Tags
 
 __all__ = ["Facet", "Facets"]
 
+DIMENSIONS = (
+    ("m", "model", "Model"),
+    ("c", "compiler", "Compiler"),
+    ("d", "device", "Device"),
+    ("b", "batch", "Batch size"),
+    ("s", "shape", "Shape"),
+)
+"""The key in the markup, the field of ``Tags``, and the title of each."""
+
 
 @dataclass(frozen=True, slots=True)
 class Facet:
@@ -23,37 +32,32 @@ class Facets:
     """The dimensions of a run; those with a single value need no filter."""
 
     def __init__(self, tags: Iterable[Tags]) -> None:
-        found: tuple[dict[str, int], ...] = ({}, {}, {}, {})
-        for one in tags:
-            for values, value in zip(found, _values(one), strict=True):
-                if value:
-                    values.setdefault(value, len(values))
-        batches = sorted(found[3], key=lambda text: (len(text), text))
-        self._numbers = (*found[:3], {value: i for i, value in enumerate(batches)})
+        # Few tags are different, so what is the same is looked at once.
+        known = list(dict.fromkeys(tags))
+        self._numbers: dict[str, dict[str, int]] = {}
+        for key, name, _ in DIMENSIONS:
+            values = dict.fromkeys(value for one in known if (value := getattr(one, name)))
+            ordered = sorted(values, key=lambda text: (len(text), text)) if key == "b" else values
+            self._numbers[key] = {value: i for i, value in enumerate(ordered)}
         self._known: dict[Tags, str] = {}
 
     @property
     def filters(self) -> list[Facet]:
         """The dimensions that have a choice."""
-        names = zip("mcdb", ("Model", "Compiler", "Device", "Batch size"), strict=True)
         return [
-            Facet(key, title, tuple(numbers))
-            for (key, title), numbers in zip(names, self._numbers, strict=True)
-            if len(numbers) > 1
+            Facet(key, title, tuple(self._numbers[key]))
+            for key, _, title in DIMENSIONS
+            if len(self._numbers[key]) > 1
         ]
 
     def attributes(self, tags: Tags) -> str:
         """Return the ``data-`` attributes that say what a thing is, safe as they are: numbers."""
         if tags not in self._known:
-            pairs = zip("mcdb", self._numbers, _values(tags), strict=True)
             told = (
                 f' data-{key}="{numbers[value]}"'
-                for key, numbers, value in pairs
-                if value in numbers and len(numbers) > 1
+                for key, name, _ in DIMENSIONS
+                if (value := getattr(tags, name)) in (numbers := self._numbers[key])
+                and len(numbers) > 1
             )
             self._known[tags] = "".join(told)
         return self._known[tags]
-
-
-def _values(tags: Tags) -> tuple[str, str, str, str]:
-    return tags.model, tags.compiler, tags.device, tags.batch

@@ -17,6 +17,7 @@ from ngraphbench.errors import NGraphBenchError, SpecError, StoreError
 from ngraphbench.report.charts import Chart, Kind
 from ngraphbench.report.drawing import Pen, draw, key_shape, shape_definitions, text
 from ngraphbench.report.palette import LIGHT, SERIES_LIGHT, Palette
+from ngraphbench.store.disk import write_whole
 from ngraphbench.store.export import inert
 
 __all__ = ["FORMATS", "chart_csv", "chart_svg", "write_figures"]
@@ -158,8 +159,8 @@ def write_figures(charts: Iterable[Chart], folder: Path, *, form: str = "svg") -
         folder.mkdir(parents=True, exist_ok=True)
         for chart in charts:
             picture, values = folder / f"{chart.name}.{form}", folder / f"{chart.name}.csv"
-            picture.write_bytes(convert(chart_svg(chart)))
-            values.write_text(chart_csv(chart), encoding="utf-8", newline="")
+            write_whole(picture, convert(chart_svg(chart)))
+            write_whole(values, chart_csv(chart))
             written += [picture, values]
     except OSError as error:
         raise StoreError(

@@ -12,20 +12,20 @@ import functools
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from ngraphbench import __version__
+from ngraphbench.analysis.reversal import unpaired_count
 from ngraphbench.analysis.tables import Evidence, Read
 from ngraphbench.analysis.verdict import headline_sentences
 from ngraphbench.analysis.versions import version_verdicts
 from ngraphbench.errors import NGraphBenchError, StoreError
 from ngraphbench.report.alone import block_tables
 from ngraphbench.report.charts import Tags
-from ngraphbench.report.drawing import key_shape, shape_definitions
+from ngraphbench.report.drawing import key_shape, shape_definitions, whisker
 from ngraphbench.report.embedding import chart_html
 from ngraphbench.report.facets import Facets
 from ngraphbench.report.gallery import charts
@@ -49,8 +49,10 @@ from ngraphbench.report.wording import (
     evaluation_lines,
     flags_used,
     session_notes,
+    three_figures,
     visible,
 )
+from ngraphbench.store.disk import replaced_text
 from ngraphbench.types import Json
 
 __all__ = ["write_overview", "write_page", "write_report"]
@@ -120,19 +122,16 @@ def _home(path: Path, root: Path | None) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(path)
+        # A run in progress may write its page at the same time.
+        with replaced_text(path, mark=str(os.getpid())) as page:
+            page.write(text)
     except OSError as error:
         raise StoreError(
             f"The report {path} cannot be written: {error.strerror}.",
             reason="write",
             hint="Give a file in a folder that is there, with --html.",
         ) from error
-    finally:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
 
 
 def _need_jinja() -> None:
@@ -160,6 +159,7 @@ def _render(template: str, page: Json) -> str:
         lstrip_blocks=True,
     )
     environment.filters["drawn"] = Markup  # what drawing.py made, where all text is escaped
+    environment.filters["three"] = three_figures
     return environment.get_template(template).render(page | _assets() | {"version": __version__})
 
 
@@ -200,7 +200,8 @@ def _variables(theme: dict[str, str], series: Sequence[str]) -> str:
 
 def _shown(value: Any) -> Any:
     """Make strings safe to look at; markup that the template itself made stays."""
-    if isinstance(value, str) and not hasattr(value, "__html__"):
+    # Nearly all text is printable as it is, which is the cheapest thing to ask.
+    if isinstance(value, str) and not value.isprintable() and not hasattr(value, "__html__"):
         return visible(value, keep="\n\t")
     return value
 
@@ -218,7 +219,7 @@ def _page(scene: Scene, *, title: str, home: str) -> Json:
     return {
         "title": title,
         "opening": opening(scene),
-        "headline": headline_sentences(scene.answers, scene.orders),
+        "headline": headline_sentences(scene.newest.answers, scene.newest.orders),
         "groups": groups,
         "cells": cells,
         "by_id": {row.id: row for row in cells},
@@ -227,8 +228,8 @@ def _page(scene: Scene, *, title: str, home: str) -> Json:
         "support": support_rows(evidence, labels),
         "reasons": reasons(evidence),
         "versions": version_verdicts(evidence),
-        "orders": order_rows(scene.orders),
-        "unpaired": sum(order.reason == "unpaired" for order in scene.orders),
+        "orders": order_rows(scene),
+        "unpaired": unpaired_count(scene.newest.evidence),
         "verified": [row for row in cells if row.verification],
         "evaluations": evaluation_lines(evidence),
         "alone": block_tables(evidence),
@@ -261,6 +262,7 @@ def _drawn(scene: Scene, facets: Facets) -> Json:
         "shape": functools.cache(
             lambda label: Markup(key_shape("point", scene.palette.number(label)))
         ),
+        "whisker": lambda place, y: Markup(whisker(place.low, place.high, y)),
         "Tags": Tags,
         "anchor": anchor,
     }

@@ -196,7 +196,7 @@ def _depth(found: Sequence[DepthFit]) -> list[RenderableType]:
     lines: list[RenderableType] = []
     labels = shorten((visible(fit.label) for fit in found), 12)
     heads = ("alpha ms", "beta ms", "bend", "p", "S/x2", "repeat")
-    for (title, batch), group in groupby(found, key=lambda fit: (fit.title, fit.batch)):
+    for (title, batch), group in groupby(found, key=lambda fit: (fit.name, fit.batch)):
         table = _table("compiler", *heads)
         for fit in group:
             _add(
@@ -226,7 +226,7 @@ def _spread(value: Interval | None) -> str:
 def _depth_notes(found: Sequence[DepthFit]) -> list[str]:
     notes = []
     for fit in found:
-        name = f"{fit.title}, {fit.label}"
+        name = f"{fit.name}, {fit.label}"
         if fit.reason:
             notes.append(f"{name}: {fit.reason}.")
             continue

@@ -35,7 +35,8 @@ class Opening:
 
 def opening(scene: Scene) -> Opening:
     """Return the head of a page."""
-    return Opening(_lead(scene), _swap(scene.orders), tuple(_tiles(scene)))
+    newest = scene.newest
+    return Opening(_lead(newest), _swap(newest.orders), tuple(_tiles(scene)))
 
 
 def _lead(scene: Scene) -> str:
@@ -48,11 +49,11 @@ def _lead(scene: Scene) -> str:
         (answer,) = answers
         return f"For {answer.model} {here}, {answer.sentence[0].lower()}{answer.sentence[1:]}"
     if not decided:
-        return _undecided(answers, here)
+        return _undecided(scene, here)
     leaders = Counter(label for answer in decided for label in answer.top)
     best, count = leaders.most_common(1)[0]
     low, high = _spread(scene, best)
-    scope = _scope(answers)
+    scope = _scope(scene)
     if count == len(answers):
         shared = any(len(answer.top) > 1 for answer in decided)
         level = ", alone or level with others" if shared else ""
@@ -76,13 +77,17 @@ def _baselines(answers: Sequence[Verdict]) -> list[str]:
     return list(dict.fromkeys(answer.baseline for answer in answers))
 
 
-def _scope(answers: Sequence[Verdict]) -> str:
-    models = {answer.model for answer in answers}
+def _scope(scene: Scene) -> str:
+    answers = scene.answers
+    titles = {answer.model for answer in answers}
     batches = sorted({answer.batch for answer in answers})
-    if len(models) == 1:
-        return f"{len(answers)} batch sizes of {models.pop()}"
+    if len(titles) == 1:
+        return f"{len(answers)} batch sizes of {titles.pop()}"
+    # One model at two shapes has two titles.
+    count = len({group.model for group in scene.evidence.groups})
+    models = "1 model" if count == 1 else f"{count} models"
     sizes = f"batch {batches[0]}" if len(batches) == 1 else f"{len(batches)} batch sizes"
-    return f"{len(answers)} comparisons ({len(models)} models, {sizes})"
+    return f"{len(answers)} comparisons ({models}, {sizes})"
 
 
 def _spread(scene: Scene, label: str) -> tuple[Interval | None, Interval | None]:
@@ -107,11 +112,12 @@ def _factors(low: Interval | None, high: Interval | None) -> str:
     return f"{low.times} to {high.times}"
 
 
-def _undecided(answers: Sequence[Verdict], here: str) -> str:
+def _undecided(scene: Scene, here: str) -> str:
+    answers = scene.answers
     outcomes = {answer.outcome for answer in answers}
     bases = join(_baselines(answers))
     if outcomes == {"not-faster"}:
-        return f"No compiler is faster than {bases} {here}, in {_scope(answers)}."
+        return f"No compiler is faster than {bases} {here}, in {_scope(scene)}."
     if outcomes == {"alone"}:
         return f"Only {bases} has results {here}, so there is nothing to compare."
     count = sum(answer.outcome == "unresolved" for answer in answers)
@@ -174,9 +180,10 @@ def _tiles(scene: Scene) -> list[Tile]:
                 "bad" if wrong else "good" if checks["ok"] == checks.total() else "warn",
             )
         )
-    swaps = sum(order.verdict == "reversed" for order in scene.orders)
+    orders = scene.newest.orders
+    swaps = sum(order.verdict == "reversed" for order in orders)
     if swaps:
-        pairs = sum(order.reason != "unpaired" for order in scene.orders)
+        pairs = sum(order.reason != "unpaired" for order in orders)
         tiles.append(Tile(f"{swaps} of {pairs}", "pairs of models swap places", "warn"))
     return [*tiles, *_control_tiles(scene)]
 
@@ -187,7 +194,8 @@ def _control_tiles(scene: Scene) -> list[Tile]:
     controlled = [session for session in sessions if session["sentinel"]]
     failed = sum(scene.evidence.untrusted(session["session_id"]) for session in sessions)
     if failed:
-        tiles.append(Tile("failed", "baseline against itself (A/A)", "bad"))
+        part = f"{failed} of {len(controlled)} " if len(controlled) > 1 else ""
+        tiles.append(Tile(f"{part}failed", "baseline against itself (A/A)", "bad"))
     elif controlled:
         tiles.append(Tile("passed", "baseline against itself (A/A)", "good"))
     launches = sorted({int(session["epochs_done"]) for session in sessions})

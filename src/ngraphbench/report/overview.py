@@ -15,10 +15,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ngraphbench.analysis.tables import Cell
+from ngraphbench.analysis.titles import shape_text
 from ngraphbench.records import FAILURES
 from ngraphbench.report.charts import Chart, Mark, Panel, Rule, Tags, category_axis, log_axis
 from ngraphbench.report.palette import Palette
 from ngraphbench.report.plots.costs import slot_of
+from ngraphbench.report.scene import AS_IT_IS
 from ngraphbench.types import Json
 
 __all__ = ["Entry", "Overview", "count_table", "overview", "spread_chart"]
@@ -36,6 +38,7 @@ class Entry:
     compiler: str
     device: str
     batch: int
+    shape: str
     place: tuple[object, ...]
     status: str
     reason: str
@@ -58,7 +61,7 @@ class Entry:
 
     @property
     def tags(self) -> Tags:
-        return Tags(self.model, self.compiler, self.device, str(self.batch))
+        return Tags(self.model, self.compiler, self.device, str(self.batch), self.shape)
 
 
 @dataclass(slots=True)
@@ -133,12 +136,12 @@ def overview(records: Iterable[Json]) -> Overview:
     cases: dict[tuple[str, str], Entry] = {}
     sessions: dict[str, Json] = {}
     found = Overview([], [])
-    devices: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for record in records:
         if record["kind"] == "session":
             sessions[record["session_id"]] = record
             continue
-        entry = _entry(record, devices)
+        entry = _entry(record, texts)
         cases[record["session_id"], record["case_id"]] = entry
         found.weights.add(str(record["weights"]))
         found.flags.update({str(flag["flag"]) for flag in record["flags"]})
@@ -155,10 +158,12 @@ def overview(records: Iterable[Json]) -> Overview:
     return found
 
 
-def _entry(record: Json, devices: dict[str, str]) -> Entry:
+def _entry(record: Json, texts: dict[str, str]) -> Entry:
+    """Return what is kept of a record; ``texts`` are those that many records share."""
     case, cell = record["case"], Cell(record)
     device = f"{case['device']['name']}/{case['device']['accelerator']}"
-    device = devices.setdefault(device, device)
+    device = texts.setdefault(device, device)
+    shape = shape_text(case["shapes"]) or AS_IT_IS
     speedup = cell.speedup if cell.ranked else None
     settings = (device, case["precision"], str(case["shapes"]), case["device"]["threads"])
     return Entry(
@@ -166,6 +171,7 @@ def _entry(record: Json, devices: dict[str, str]) -> Entry:
         compiler=cell.label,
         device=device,
         batch=int(case["batch"]),
+        shape=texts.setdefault(shape, shape),
         place=(record["session_id"], case["model"]["content"], case["batch"], *settings),
         status="partly compiled" if cell.partly_compiled else cell.status,
         reason=str(record["reason"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from markupsafe import Markup
 
@@ -66,7 +67,7 @@ def _kept(entries: Sequence[Entry]) -> Iterable[Tags]:
     many = len({entry.model for entry in entries}) > MOST_VALUES
     for entry in entries:
         tags = entry.tags
-        yield Tags("", tags.compiler, tags.device, tags.batch) if many else tags
+        yield replace(tags, model="") if many else tags
 
 
 def _lead(found: Overview) -> str:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from pathlib import PurePosixPath
+from dataclasses import replace
 from types import SimpleNamespace
 from urllib.parse import quote
 
-from ngraphbench.analysis.reversal import Reversal
 from ngraphbench.analysis.tables import Cell, Group, Interval
 from ngraphbench.analysis.verdict import Verdict
 from ngraphbench.records import FAILURES
-from ngraphbench.report.scene import anchor, tags_of
+from ngraphbench.report.scene import Scene, anchor, tags_of
 from ngraphbench.report.wording import MARKS, cost, figure, plus_minus
 from ngraphbench.types import Json
 
@@ -53,10 +52,11 @@ COSTS = {
 
 def href(home: str, path: object) -> str:
     """Return a relative link into the run directory, or "" for a path that leads out of it."""
-    parts = PurePosixPath(str(path or "")).parts
-    if not parts or ".." in parts or parts[0].startswith("/"):
+    text = str(path or "")
+    parts = [part for part in text.split("/") if part not in ("", ".")]
+    if not parts or ".." in parts or text.startswith("/"):
         return ""
-    target = str(PurePosixPath(home, *parts))
+    target = "/".join(parts if home == "." else [home, *parts])
     return quote(target.encode("utf-8", "surrogateescape"))
 
 
@@ -151,14 +151,16 @@ def _log_axis(ratios: Sequence[Interval | None]) -> Callable[[float], float]:
     return lambda ratio: _percent((math.log(ratio) - low) / span) if ratio > 0 else 0.0
 
 
-def order_rows(orders: Sequence[Reversal]) -> Json:
+def order_rows(scene: Scene) -> Json:
     """Return the orders that could be told, with places on one axis."""
-    paired = [order for order in orders if order.reason != "unpaired"]
+    scene = scene.newest
+    paired = [order for order in scene.orders if order.reason != "unpaired"]
     shown = paired[:ORDERS]
     axis = _log_axis([r for o in shown for r in (o.under_baseline, o.under_compiler)])
     rows = [
         {
             "order": order,
+            "tags": replace(scene.tags(order.model_a, order.compiler, order.batch), model=""),
             "baseline_at": _marks(order.under_baseline, axis),
             "compiler_at": _marks(order.under_compiler, axis),
         }

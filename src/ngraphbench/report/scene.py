@@ -3,29 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from ngraphbench.analysis.breakeven import BreakEven, break_evens
 from ngraphbench.analysis.curves import Curve, curves
 from ngraphbench.analysis.depth import DepthFit, depth_fits
 from ngraphbench.analysis.friction import Friction, frictions
+from ngraphbench.analysis.repeats import without_repeats
 from ngraphbench.analysis.reversal import Reversal, reversals_of
 from ngraphbench.analysis.scaling import Scaling, scalings
 from ngraphbench.analysis.tables import Cell, Evidence, Group, Read
+from ngraphbench.analysis.titles import shape_text
 from ngraphbench.analysis.verdict import Verdict, verdicts_of
 from ngraphbench.report.charts import Tags
 from ngraphbench.report.palette import Palette
 from ngraphbench.types import Json
 
-__all__ = ["Scene", "anchor", "tags_of"]
+__all__ = ["AS_IT_IS", "Scene", "anchor", "tags_of"]
+
+AS_IT_IS = "the model's own"
+"""What shapes are called that the experiment does not give."""
 
 
 class Scene:
     """A run as reports look at it. Everything is worked out when it is first asked for."""
 
-    def __init__(self, records: Sequence[Json], sessions: Sequence[Json], read: Read) -> None:
+    def __init__(
+        self,
+        records: Sequence[Json],
+        sessions: Sequence[Json],
+        read: Read,
+        *,
+        palette: Palette | None = None,
+    ) -> None:
         self.evidence = Evidence(records, sessions, read)
-        self.palette = Palette.of_evidence(self.evidence)
+        self.palette = palette or Palette.of_evidence(self.evidence)
+        self._read = read
+        self._tags: dict[tuple[str, str, object], Tags] = {}
+
+    @cached_property
+    def newest(self) -> Scene:
+        """The run without what was measured again: what its headline, orders and counts are of."""
+        found = without_repeats(self.evidence)
+        if found is self.evidence:
+            return self
+        records = [cell.record for cell in found.cells]
+        return Scene(records, list(found.sessions.values()), self._read, palette=self.palette)
 
     @cached_property
     def answers(self) -> list[Verdict]:
@@ -62,10 +86,13 @@ class Scene:
 
     def tags(self, title: str, compiler: str = "", batch: object = "") -> Tags:
         """Return what filters know a thing by that belongs to the groups of this title."""
-        group = self.places.get(title)
-        if group is None:
-            return Tags(model=title, compiler=compiler, batch=str(batch))
-        return Tags(model_name(group), compiler, group.device, str(batch))
+        key = (title, compiler, batch)
+        if key not in self._tags:
+            group = self.places.get(title)
+            unknown = Tags(model=title, compiler=compiler)
+            known = tags_of(group, compiler) if group is not None else unknown
+            self._tags[key] = replace(known, batch=str(batch))
+        return self._tags[key]
 
 
 def model_name(group: Group) -> str:
@@ -75,7 +102,14 @@ def model_name(group: Group) -> str:
 
 def tags_of(group: Group, compiler: str = "", *, batch: bool = True) -> Tags:
     """Return what filters know a group, or one compiler in it, by."""
-    return Tags(model_name(group), compiler, group.device, str(group.batch) if batch else "")
+    size = str(group.batch) if batch else ""
+    return Tags(model_name(group), compiler, group.device, size, shape_name(group))
+
+
+def shape_name(group: Group) -> str:
+    """Return the shapes that a group's inputs have, as filters and titles call them."""
+    shapes = group.cells[0].record["case"]["shapes"]
+    return shape_text(shapes) if shapes else AS_IT_IS
 
 
 def anchor(cell: Cell) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from ngraphbench.analysis.tables import Cell, Evidence
 from ngraphbench.records import FAILURES, PARTLY_COMPILED
@@ -113,12 +113,5 @@ def reasons(evidence: Evidence) -> list[Reason]:
 def _shared(tags: Sequence[Tags]) -> Tags:
     """Return what all have in common, so that a filter hides only what it may."""
 
-    def common(values: set[str]) -> str:
-        return values.pop() if len(values) == 1 else ""
-
-    return Tags(
-        common({one.model for one in tags}),
-        common({one.compiler for one in tags}),
-        common({one.device for one in tags}),
-        common({one.batch for one in tags}),
-    )
+    values = (set(column) for column in zip(*map(astuple, tags), strict=True))
+    return Tags(*(found.pop() if len(found) == 1 else "" for found in values))

@@ -6,7 +6,6 @@ as markup, with control characters made visible.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,14 +16,15 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ngraphbench.analysis.reversal import Reversal, reversals
+from ngraphbench.analysis.reversal import Reversal, unpaired_count
 from ngraphbench.analysis.tables import Cell, Evidence, Read
 from ngraphbench.analysis.tables import Group as CellGroup
-from ngraphbench.analysis.verdict import headline, verdicts
+from ngraphbench.analysis.verdict import headline
 from ngraphbench.analysis.versions import version_verdicts
 from ngraphbench.records import FAILURES
 from ngraphbench.report.alone import BlockTable, block_tables
 from ngraphbench.report.rates import rate_lines
+from ngraphbench.report.scene import Scene
 from ngraphbench.report.wording import (
     FLAGS,
     MARKS,
@@ -72,11 +72,9 @@ def print_run(
     console: Console, records: Sequence[Json], sessions: Sequence[Json], read: Read
 ) -> None:
     """Print a run: headline, table, reversals, failures with their logs, notes."""
-    read = functools.cache(read)
-    evidence = Evidence(records, sessions, read)
-    orders = reversals(records, sessions, read)
-    answers = verdicts(records, sessions, read)
-    console.print(Text(visible(headline(answers, orders)), style="bold"))
+    scene = Scene(records, sessions, read)
+    evidence, newest = scene.evidence, scene.newest
+    console.print(Text(visible(headline(newest.answers, newest.orders)), style="bold"))
     if not evidence.cells:
         return
     console.print()
@@ -85,12 +83,12 @@ def print_run(
         _section(console, RATES_TITLE, list(rates))
     for alone in block_tables(evidence):
         _section(console, alone.title, [_block_table(alone), *alone.notes])
-    if len(answers) > 1:
-        _section(console, "Verdicts", [f"{v.model}: {v.sentence}" for v in answers])
+    if len(scene.answers) > 1:
+        _section(console, "Verdicts", [f"{v.model}: {v.sentence}" for v in scene.answers])
     if versions := version_verdicts(evidence):
         _section(console, "Versions", [found.sentence for found in versions])
-    if orders:
-        _section(console, "Order of the models", _order_lines(orders))
+    if order_lines := _order_lines(newest.orders, unpaired_count(newest.evidence)):
+        _section(console, "Order of the models", order_lines)
     failures = _failures(evidence.cells)
     if failures:
         _section(console, "Not ok", failures)
@@ -131,18 +129,19 @@ def _block_table(alone: BlockTable) -> Table:
     return table
 
 
-def _order_lines(orders: Sequence[Reversal]) -> list[str]:
-    """Return the orders that can be told, and how many cannot."""
+def _order_lines(orders: Sequence[Reversal], apart: int) -> list[str]:
+    """Return the orders that can be told, and how many cannot; ``apart``: of two sessions."""
     paired = [order for order in orders if order.reason not in ("unpaired", "untrusted")]
     lines = [_order_line(order) for order in paired[:REVERSALS_SHOWN]]
     hidden = len(paired) - len(lines)
     if hidden:
         lines.append(f"... and {hidden} more, in the page that `ngb report` writes.")
-    for reason, why in (
-        ("unpaired", "unpaired: the models were not measured in one session"),
-        ("untrusted", "untrusted: the session failed its A/A control"),
+    beside = [order.reason for order in orders if order.session_id]
+    for count, why in (
+        (apart, "unpaired: the models were not measured in one session"),
+        (beside.count("unpaired"), "unpaired: the models share no rounds"),
+        (beside.count("untrusted"), "untrusted: the session failed its A/A control"),
     ):
-        count = sum(order.reason == reason for order in orders)
         if count:
             lines.append(f"{count} {'order' if count == 1 else 'orders'} unresolved ({why}).")
     return lines
@@ -210,6 +209,8 @@ class _Widths:
     status: int
     wide: bool
     narrow: bool
+    tiny: bool
+    """No room for the interval and the status: names give way, numbers do not."""
 
     @property
     def versus(self) -> int:
@@ -218,25 +219,29 @@ class _Widths:
     @property
     def fixed(self) -> int:
         """What the other columns and the gaps between all of them need."""
+        if self.tiny:
+            return 3 + 6 + self.versus + 2 * 4 + 1
         batch_rate_spread = 3 + 6 + 5 if self.narrow else 5 + 7 + 6
         return batch_rate_spread + self.versus + 2 * 6 + 1
 
     @classmethod
     def fit(cls, evidence: Evidence, width: int) -> _Widths:
-        bare = cls(0, 0, 0, wide=width >= 110, narrow=width < 72)
-        flexible = max(18, width - bare.fixed)
+        bare = cls(0, 0, 0, wide=width >= 110, narrow=width < 72, tiny=width < 53)
+        flexible = max(8 if bare.tiny else 18, width - bare.fixed)
         needs = [
             max((len(visible(group.title)) for group in evidence.groups), default=0),
             max((len(visible(cell.label)) for cell in evidence.cells), default=0),
             max((len(visible(_status(cell))) for cell in evidence.cells), default=0),
         ]
         needs = [max(need, len(head)) for need, head in zip(needs, _HEADS, strict=True)]
+        if bare.tiny:
+            needs[2] = 0
         shares = [min(need, flexible // 3) for need in needs]
         for i, need in enumerate(needs):
             spare = flexible - sum(shares)
             shares[i] += max(0, min(need - shares[i], spare))
         model, compiler, status = shares
-        return cls(model, compiler, status, wide=bare.wide, narrow=bare.narrow)
+        return cls(model, compiler, status, bare.wide, bare.narrow, bare.tiny)
 
 
 class _ResultTable:
@@ -273,9 +278,11 @@ def _empty_table(widths: _Widths, baselines: set[str]) -> Table:
     table.add_column("b" if narrow else "batch", justify="right", width=3 if narrow else 5)
     table.add_column("compiler", width=widths.compiler, no_wrap=True)
     table.add_column("/s" if narrow else "items/s", justify="right", width=6 if narrow else 7)
-    table.add_column("±", justify="right", width=5 if narrow else 6, no_wrap=True)
+    if not widths.tiny:
+        table.add_column("±", justify="right", width=5 if narrow else 6, no_wrap=True)
     table.add_column(versus, justify="right", width=widths.versus, no_wrap=True)
-    table.add_column("status", width=widths.status, no_wrap=True)
+    if not widths.tiny:
+        table.add_column("status", width=widths.status, no_wrap=True)
     return table
 
 
@@ -289,14 +296,15 @@ def _add_rows(
             label.stylize("strike")
         if cell.dropped:
             label.stylize("dim")
+        spread = [] if widths.tiny else [plus_minus(throughput) if throughput else ""]
         table.add_row(
             Text(models if i == 0 else "", style="bold"),
             str(group.batch) if i == 0 else "",
             label,
             figure(throughput.estimate) if throughput else "–",
-            plus_minus(throughput) if throughput else "",
+            *spread,
             _versus(group, cell, widths.wide),
-            _status_text(cell, widths.status),
+            *([] if widths.tiny else [_status_text(cell, widths.status)]),
         )
 
 

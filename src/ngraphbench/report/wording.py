@@ -23,9 +23,11 @@ __all__ = [
     "quantity",
     "session_notes",
     "shorten",
+    "three_figures",
     "visible",
 ]
 
+NUMBERS = (int, float)
 MARKS = {"faster": "▲", "slower": "▼", "tie": "=", "unresolved": "?", "unstable": "~"}
 """Signs of the verdict against the baseline; they do not rely on colour."""
 
@@ -53,11 +55,13 @@ FLAGS = {
     "few-rounds": "it ended before the profile's least number of rounds",
     "dropped": "it left the race (--best), surely slower; its figures are of few rounds",
     "output-flood": "the program printed so much that its log was cut",
+    "left-behind": "it left processes or shared memory, which were cleared after it",
     "batch-rewritten": "the file fixes another batch size; its rows were proved to stay right",
     "batch-shared": "an input whose first axis has another name was given the batch too",
     "output-has-no-batch": "an output does not grow with the batch: items may not be rows",
     "rows-depend-on-batch": "a row depends on the other rows, so batches are compared whole",
     "quantised": "the file computes in int8 itself, and is compared with the tolerance of int8",
+    "batch-padded": "a call of it computes more items than were asked for; these alone count",
     "partly-quantised": "part of its products ran in wider numbers than int8",
     "constant": "outputs do not depend on the inputs, so that they agree proves nothing",
     "ill-conditioned": "rounding alone moves the outputs: only gross errors would be noticed",
@@ -67,6 +71,7 @@ FLAGS = {
     "export-differs": "the ONNX form gives other values than the module",
     "invalid-onnx": "the ONNX checker refuses the file",
     "co-runner-lost": "the program beside it was not there, or not to the end, in some launch",
+    "parted": "memory did not hold all programs at once, so a later session has the rest",
     "untrusted": "the baseline differs from itself: nothing of the session can be trusted",
 }
 STATUSES = {
@@ -151,6 +156,17 @@ def figure(value: float | None) -> str:
     return f"{value:.2f}" if size >= 1 else f"{value:.3g}"
 
 
+def three_figures(value: object) -> object:
+    """Return a number to three figures, small ones by their power; other values as they are.
+
+    >>> three_figures(2.1e-6), three_figures(None), three_figures("nan")
+    ('2.1e-06', '–', 'nan')
+    """
+    if value is None:
+        return "–"
+    return f"{value:.3g}" if isinstance(value, NUMBERS) else value
+
+
 def plus_minus(interval: Interval) -> str:
     """Return half an interval's width as ``±1.2%``."""
     percent = interval.half_percent
@@ -165,7 +181,7 @@ def quantity(key: str, value: object) -> str:
     >>> quantity("peak_rss_bytes", 536870912), quantity("compile_cold_s", 0.0312)
     ('512 MiB', '31.2 ms')
     """
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+    if not isinstance(value, NUMBERS) or isinstance(value, bool) or not math.isfinite(value):
         return "–" if value is None else str(value)
     if key.endswith("_bytes") or "_bytes_per_" in key:
         units = ("B", "KiB", "MiB", "GiB", "TiB")

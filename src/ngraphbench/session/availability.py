@@ -17,9 +17,15 @@ from ngraphbench.types import Device, Json, Support
 
 __all__ = ["Availability", "accelerators", "survey"]
 
-ACCELERATORS = {"cuda": ("dev/nvidia0", "dev/nvhost-gpu", "dev/nvmap")}
-"""Device files by which an accelerator is known to be there; those of a Jetson are not yet run
-on hardware.
+CPU = "cpu"
+INTEL = "0x8086"
+ACCELERATORS: Mapping[str, Mapping[str, str]] = {
+    "cuda": {"dev/nvidia0": "", "dev/nvhost-gpu": "", "dev/nvmap": ""},
+    "intel-gpu": {"sys/class/drm/renderD*/device/vendor": INTEL},
+    "npu": {"sys/class/accel/accel*/device/vendor": INTEL},
+}
+"""Files by which an accelerator is known to be there, and what such a file then holds ("": may be
+anything). Those of a Jetson, of Intel's GPUs and of NPUs are not yet run on hardware.
 """
 
 
@@ -27,8 +33,9 @@ on hardware.
 class Availability:
     """What is known of one compiler on this machine.
 
-    ``here`` and ``managed`` hold the answers of its probes by accelerator; the latter is empty
-    where its ``environment`` was not made yet. ``compiler`` None: its plugin cannot be imported.
+    ``here`` and ``managed`` hold the answers of its probes by accelerator, for the CPU and what
+    it takes of those that are there; the latter is empty where its ``environment`` was not made
+    yet. ``compiler`` None: its plugin cannot be imported.
     ``lock``: there is one, and how large that gets.
     """
 
@@ -58,6 +65,14 @@ class Availability:
         """The accelerators it works on, one way or the other."""
         works = {a for found in (self.here, self.managed) for a, s in found.items() if s.ok}
         return [name for name in self.here if name in works]
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Accelerators that it takes and that are here, but cannot be used by it; and why."""
+        asked = self.managed or self.here
+        takes = self.compiler.accelerators if self.compiler and self.places else ()
+        missing = [name for name in takes if name in asked and name not in self.devices]
+        return {name: asked[name].hint for name in missing}
 
     @property
     def reason(self) -> str:
@@ -107,10 +122,15 @@ class Availability:
 
 def accelerators(*, root: Path = ROOT) -> list[str]:
     """Return ``cpu`` and what else this machine has."""
-    there = (
-        name for name, files in ACCELERATORS.items() if any((root / f).exists() for f in files)
+    return [CPU, *(name for name, signs in ACCELERATORS.items() if _is_there(signs, root))]
+
+
+def _is_there(signs: Mapping[str, str], root: Path) -> bool:
+    return any(
+        not held or file.read_text(encoding="utf-8").strip() == held
+        for pattern, held in signs.items()
+        for file in root.glob(pattern)
     )
-    return ["cpu", *there]
 
 
 def survey(targets: Mapping[str, str], *, threads: int) -> list[Availability]:
@@ -124,9 +144,15 @@ def survey(targets: Mapping[str, str], *, threads: int) -> list[Availability]:
     managed: dict[str, dict[str, Support]] = {name: {} for name in targets}
     for accelerator in accelerators():
         device = Device(accelerator=accelerator, threads=threads)
-        for name, support in probe_all(targets, device).items():
+        # All tell of the CPU why they do not run there; of others only those that might.
+        asked = {
+            name: target
+            for name, target in targets.items()
+            if accelerator == CPU or accelerator in _taken(plugins[name])
+        }
+        for name, support in probe_all(asked, device).items():
             here[name][accelerator] = support
-        wanted = {name: targets[name] for name in pythons}
+        wanted = {name: asked[name] for name in pythons if name in asked}
         for name, support in probe_all(wanted, device, pythons=pythons).items():
             managed[name][accelerator] = support
     found = []
@@ -144,6 +170,10 @@ def survey(targets: Mapping[str, str], *, threads: int) -> list[Availability]:
             )
         )
     return found
+
+
+def _taken(plugin: Compiler | None) -> tuple[str, ...]:
+    return plugin.accelerators if plugin else ()
 
 
 def _plugin(target: str) -> Compiler | None:

@@ -13,11 +13,13 @@ from dataclasses import asdict, dataclass, field
 from typing import TypeAlias
 
 from ngraphbench.case import Case, Session
-from ngraphbench.environments.systemfiles import available_bytes
 from ngraphbench.environments.topology import bound_to
+from ngraphbench.errors import NGraphBenchError
 from ngraphbench.profiles import SECOND
-from ngraphbench.session import canary, entrants
+from ngraphbench.records import Stage
+from ngraphbench.session import canary, entrants, telling
 from ngraphbench.session.beside import BESIDE, LOST, kept_busy
+from ngraphbench.session.boundary import Trials, tell_boundaries
 from ngraphbench.session.clock import Clock, RealClock
 from ngraphbench.session.compiling import compile_cold_again, compile_warm
 from ngraphbench.session.entrants import SENTINEL
@@ -27,11 +29,13 @@ from ngraphbench.session.flushing import tell_flush_factors
 from ngraphbench.session.hostwatch import HostWatch
 from ngraphbench.session.kernel import EpochResult, Progress, measure_epoch
 from ngraphbench.session.racing import Drop
-from ngraphbench.session.resident import Resident, Stopped, Worker
+from ngraphbench.session.resident import Resident, Stopped
 from ngraphbench.session.schedule import FEWEST_ROUNDS
 from ngraphbench.session.solo import measure_blocks
 from ngraphbench.session.state import CaseState, SessionState, Site
+from ngraphbench.session.workers import Worker
 from ngraphbench.stats import LAUNCH_PRIOR, Launch
+from ngraphbench.store.disk import make_folders
 from ngraphbench.store.samples import append_samples, drop_unfinished_epochs, sample_file
 from ngraphbench.types import Json
 
@@ -68,7 +72,7 @@ class Conductor:
         """Run what is left of the session; True when it is finished, False when interrupted."""
         self.state = SessionState.load(self.site.state) or self._fresh()
         for folder in (self.site.samples, self.site.logs):
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folders(folder)
         for path in self.site.samples.glob("*.csv"):
             # Rows are written before the state that vouches for them.
             drop_unfinished_epochs(path, self.state.epochs_done)
@@ -83,9 +87,8 @@ class Conductor:
             if self.interrupted() or not self._epoch(epoch):
                 return False
         for case_state in self.state.cases.values():
-            if case_state.live:
-                case_state.status, case_state.stage = "ok", "measure"
-        return True
+            case_state.finish()
+        return self._tell_boundaries()
 
     def _fresh(self) -> SessionState:
         return SessionState(
@@ -100,14 +103,18 @@ class Conductor:
     # -- export
 
     def _export(self) -> None:
-        def observe(text: str, done: int, total: int) -> None:
-            told = {"phase": "export", "text": text, "done": done, "of": total}
-            self.emit({"event": "phase", **told})
-
         wanted = [(case, self.state.cases[case.case_id]) for case in self._live()]
         beside = self.session.method.beside
+        self._export_all([*wanted, *([(beside, self.state.beside)] if beside else [])])
+        for case in self.session.cases:
+            self._announce(case)
+
+    def _export_all(self, wanted: list[tuple[Case, CaseState]]) -> None:
+        def observe(text: str, done: int, total: int) -> None:
+            self.emit(telling.phase_event("export", text, done, total))
+
         export_workloads(
-            [*wanted, *([(beside, self.state.beside)] if beside else [])],
+            wanted,
             folder=self.site.run / "workloads",
             limits=self.session.limits,
             seed=self.session.seed,
@@ -115,15 +122,12 @@ class Conductor:
             sign=lambda case: self.spawn(case, f"sign-{case.case_id[:8]}", 0),
             observe=observe,
         )
-        for case in self.session.cases:
-            self._announce(case)
 
     def _announce(self, case: Case) -> None:
         """Tell the client of a cell that is out of the race."""
         found = self.state.cases[case.case_id]
         if not found.live:
-            told = {"status": found.status, "message": found.message}
-            self.emit({"event": "case", "label": case.title, **told})
+            self.emit(telling.case_event(case, found))
 
     # -- one epoch
 
@@ -188,11 +192,16 @@ class Conductor:
         except Stopped as stopped:
             if stopped.stage == "verify" and stopped.error.reason == "values":
                 self._evaluate({resident.case.case_id: resident})
-            resident.kill()
-            resident.state.fail(stopped.error, stopped.stage)
-            self._announce(resident.case)
+            self._lose(resident, stopped.error, stopped.stage)
             return False
         return True
+
+    def _lose(self, resident: Resident, error: NGraphBenchError, stage: Stage) -> None:
+        """End a program that failed, and tell of its cell; a sentinel has none."""
+        resident.kill()
+        resident.state.fail(error, stage)
+        if resident.state is self.state.cases[resident.case.case_id]:
+            self._announce(resident.case)
 
     def _prepare_sentinel(self, residents: dict[str, Resident], epoch: int) -> None:
         """A second process of a baseline: two that are equal must not be declared different."""
@@ -225,6 +234,7 @@ class Conductor:
             scratch=scratch,
             references=load_references(root, case.batch),
             cold=epoch == 0 or self._builds_anew,
+            folders=self.site.folders,
         )
 
     def _co_runner(
@@ -255,11 +265,7 @@ class Conductor:
 
     def _defer(self, case: Case, residents: dict[str, Resident], epoch: int) -> bool:
         """Leave a case to a later part of the session when memory would not hold it."""
-        if epoch or not residents:
-            return False
-        needed = max(r.worker.peak_rss_bytes if r.worker else 0 for r in residents.values())
-        available = available_bytes()
-        if available is None or available > 1.5 * needed:
+        if epoch or not residents or entrants.fits_beside(residents.values()):
             return False
         self.state.deferred.append(case.case_id)
         return True
@@ -277,11 +283,7 @@ class Conductor:
         )
 
         def observe(progress: Progress) -> None:
-            place = {"epoch": epoch, "epochs": self.session.profile.epochs}
-            rounds = {"round": progress.round, "rounds_max": progress.rounds_max}
-            times = {"elapsed_s": progress.elapsed_ns / 1e9, "left_s": progress.left_ns / 1e9}
-            standing = entrants.standing(self.session, race)
-            self.emit({"event": "round", **place, **rounds, **times, **standing})
+            self.emit(telling.round_event(self.session, race, epoch, progress))
 
         device = self.session.device
         watch = HostWatch(self.clock.now_ns, device)
@@ -315,11 +317,7 @@ class Conductor:
 
     def _drop_failed(self, residents: dict[str, Resident], result: EpochResult) -> None:
         for failure in result.failures:
-            resident = residents.pop(failure.key)
-            resident.kill()
-            resident.state.fail(failure.error, "measure")
-            if failure.key != SENTINEL:
-                self._announce(resident.case)
+            self._lose(residents.pop(failure.key), failure.error, "measure")
 
     def _leave(self, residents: dict[str, Resident], drop: Drop) -> None:
         """End who is beaten, once its outputs proved right to the last; a baseline stays."""
@@ -328,9 +326,8 @@ class Conductor:
             resident = residents.pop(drop.key)
             self._check_after({drop.key: resident})
             resident.close()
-            if resident.state.live:
-                resident.state.status, resident.state.stage = "ok", "measure"
-        self.emit(entrants.drop_event(self.session, drop, leaves=leaves))
+            resident.state.finish()
+        self.emit(telling.drop_event(self.session, drop, leaves=leaves))
 
     def _evaluate(self, residents: dict[str, Resident]) -> None:
         """Score the programs on the user's labelled sets."""
@@ -366,14 +363,28 @@ class Conductor:
             )
 
     def _check_after(self, residents: dict[str, Resident]) -> None:
-        for key, resident in list(residents.items()):
+        for resident in residents.values():
             try:
                 resident.check_after()
             except Stopped as stopped:
-                resident.kill()
-                resident.state.fail(stopped.error, stopped.stage)
-                if key != SENTINEL:
-                    self._announce(resident.case)
+                self._lose(resident, stopped.error, stopped.stage)
+
+    def _tell_boundaries(self) -> bool:
+        if all(found.status != "oom" for found in self.state.cases.values()):
+            return True
+        trials = Trials(
+            export=lambda case, state: self._export_all([(case, state)]),
+            resident=lambda case, state: self._resident(case, state, f"fit-{case.case_id}", 0),
+        )
+        done = tell_boundaries(
+            self.session,
+            self.state,
+            trials,
+            interrupted=self.interrupted,
+            observe=lambda text: self._phase("memory", text, 0, 1, self.state.epochs_done),
+        )
+        self.state.save(self.site.state)
+        return done
 
     def _close(self, residents: dict[str, Resident], epoch: int) -> None:
         kept = epoch == 0 and self.session.saves_artifacts and not self._builds_anew
@@ -399,5 +410,4 @@ class Conductor:
 
     def _phase(self, phase: str, text: str, done: int, of: int, epoch: int) -> None:
         place = {"epoch": epoch, "epochs": self.session.profile.epochs}
-        told = {"phase": phase, "text": text, "done": done, "of": of}
-        self.emit({"event": "phase", **told, **place})
+        self.emit({**telling.phase_event(phase, text, done, of), **place})

@@ -6,24 +6,24 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from ngraphbench.case import Case, Session
+from ngraphbench.environments.systemfiles import available_bytes
 from ngraphbench.session.flags import coverage_flag
 from ngraphbench.session.racing import Drop, Race
 from ngraphbench.session.resident import Resident
 from ngraphbench.session.schedule import Pair
 from ngraphbench.session.state import CaseState, SessionState
+from ngraphbench.session.telling import labels_of
 from ngraphbench.store.samples import read_samples, sample_file
-from ngraphbench.types import Json
 
 __all__ = [
     "DROPPED",
     "SENTINEL",
     "beat",
-    "drop_event",
+    "fits_beside",
     "pairs_of",
     "race_of",
     "reinstate",
     "sentinel_case",
-    "standing",
 ]
 
 SENTINEL = "sentinel"
@@ -31,6 +31,9 @@ SENTINEL = "sentinel"
 
 DROPPED = "dropped"
 """The flag of a candidate that left a race."""
+
+ROOM = 1.5
+"""How much more memory than the largest program took must be left for another."""
 
 
 def sentinel_case(session: Session, cases: list[Case], chosen: str = "") -> Case | None:
@@ -42,6 +45,13 @@ def sentinel_case(session: Session, cases: list[Case], chosen: str = "") -> Case
     if chosen:
         baselines = [case for case in cases if case.case_id == chosen]
     return min(baselines, key=lambda case: case.batch, default=None)
+
+
+def fits_beside(residents: Collection[Resident]) -> bool:
+    """Return whether memory would hold one more program like the largest that is resident."""
+    needed = max((r.worker.peak_rss_bytes if r.worker else 0 for r in residents), default=0)
+    available = available_bytes()
+    return available is None or available > ROOM * needed
 
 
 def pairs_of(session: Session, residents: Mapping[str, Resident]) -> list[Pair]:
@@ -91,7 +101,7 @@ def race_of(
 
 def beat(session: Session, state: SessionState, drop: Drop) -> bool:
     """Note who was beaten, and return whether it leaves: a baseline stays."""
-    found, labels = state.cases[drop.key], _labels(session)
+    found, labels = state.cases[drop.key], labels_of(session)
     found.beaten_by = drop.by
     case = next(case for case in session.cases if case.case_id == drop.key)
     if session.baseline_case(case) is case:
@@ -122,27 +132,3 @@ def reinstate(state: SessionState) -> bool:
 def _failed(victor: CaseState) -> bool:
     # Whoever was beaten itself is still faster than those that it beat.
     return not victor.beaten_by and victor.status not in ("", "ok")
-
-
-def drop_event(session: Session, drop: Drop, *, leaves: bool) -> Json:
-    """Return what the client is told of one that was beaten."""
-    labels = _labels(session)
-    stays = "" if leaves else "; it stays as the baseline"
-    text = f"{labels[drop.key]}: surely slower than {labels[drop.by]},"
-    text += f" at least {drop.factor:.2f} times{stays}"
-    return {"event": "dropped", "label": labels[drop.key], "text": text}
-
-
-def standing(session: Session, race: Race | None) -> Json:
-    """Return who may still turn out the fastest, for the client; nothing where none race."""
-    if race is None:
-        return {}
-    labels = _labels(session)
-    names = [labels[key] for key in race.contenders]
-    return {"racing": names, "starters": len(session.cases)}
-
-
-def _labels(session: Session) -> dict[str, str]:
-    """Return what tells the cases apart: the compiler, and the model and batch if they differ."""
-    several = len(session.groups) > 1
-    return {case.case_id: case.title if several else case.label for case in session.cases}

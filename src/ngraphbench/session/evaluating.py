@@ -13,7 +13,8 @@ from pathlib import Path
 
 from ngraphbench.case import Limits, digest
 from ngraphbench.errors import NGraphBenchError
-from ngraphbench.session.resident import Resident, Worker
+from ngraphbench.session.resident import Resident
+from ngraphbench.session.workers import Worker
 from ngraphbench.store.disk import write_whole
 from ngraphbench.types import Json
 from ngraphbench.workload import batch_folder

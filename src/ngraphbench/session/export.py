@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ngraphbench.case import Case, Limits, digest
-from ngraphbench.errors import NGraphBenchError, PluginError, WorkerFailed
+from ngraphbench.errors import NGraphBenchError, PluginError, StoreError, WorkerFailed
 from ngraphbench.plugin import load_compiler
 from ngraphbench.session.evaluating import referenced
-from ngraphbench.session.resident import Worker
 from ngraphbench.session.state import CaseState
 from ngraphbench.session.verify import Reference
-from ngraphbench.store.disk import write_whole
+from ngraphbench.session.workers import Worker
+from ngraphbench.store.disk import make_folders, write_whole
 from ngraphbench.types import Json, TensorSpec
 from ngraphbench.workload import ARTEFACT, INPUT_SETS, PORTABLE, batch_folder, read_arrays
 
@@ -171,7 +171,7 @@ def export_workloads(
     for key, batches in groups.items():
         first = next(iter(batches.values()))[0][0]
         root = folder / key
-        root.mkdir(parents=True, exist_ok=True)
+        make_folders(root)
         exporter = _Exporter(spawn, root, first, limits, sign)
         try:
             for batch, members in batches.items():
@@ -205,6 +205,9 @@ def _export_batch(
                 _take_failure(state, made["failed"])
             return
         evaluation = exporter.evaluation(batch, seed)
+    except StoreError:
+        # A full disk is no fault of these cells: they are measured once there is room.
+        raise
     except NGraphBenchError as error:
         for state in states:
             state.fail(error, "export")

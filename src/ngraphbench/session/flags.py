@@ -15,6 +15,7 @@ from ngraphbench.types import VENDOR_DEFAULT, Array, Json
 
 __all__ = [
     "LEAK_BYTES",
+    "batch_flag",
     "case_flags",
     "coverage_flag",
     "is_disturbed",
@@ -40,15 +41,16 @@ def flag(name: str, detail: str) -> Json:
 def case_flags(
     samples: Samples,
     *,
-    threads: int,
+    threads: int | None,
     rounds_min: int,
     rss_bytes: Sequence[int] = (),
     interrupted: bool = False,
 ) -> list[Json]:
     """Return the flags of one candidate from its slots.
 
-    ``rss_bytes`` holds the resident memory after each slot, oldest first; ``interrupted``
-    says that the user cut an epoch short.
+    ``threads`` is how many were asked for, None where an accelerator computes. ``rss_bytes``
+    holds the resident memory after each slot, oldest first; ``interrupted`` says that the user
+    cut an epoch short.
     """
     wall = np.asarray(samples["slot_ns"], dtype=float)
     if len(wall) == 0:
@@ -56,7 +58,7 @@ def case_flags(
     usage = np.asarray(samples["cpu_ns"], dtype=float) / wall
     found = [
         _interference(samples),
-        _threads(usage, threads),
+        None if threads is None else _threads(usage, threads),
         _leak(rss_bytes, samples),
     ]
     rounds = len(set(zip(samples["epoch"].tolist(), samples["round"].tolist(), strict=True)))
@@ -69,10 +71,13 @@ def case_flags(
 
 def coverage_flag(coverage: Json | None) -> Json | None:
     """Return what must be said of a program of which too little was compiled."""
-    share = (coverage or {}).get("share")
-    if coverage is None or share is None or share >= COVERAGE_MIN:
+    told = coverage or {}
+    share = told.get("share")
+    if share is None:
+        return flag(PARTLY_COMPILED, str(told["partly"])) if told.get("partly") else None
+    if share >= COVERAGE_MIN:
         return None
-    work = {"flops": "FLOPs"}.get(str(coverage.get("unit")), "nodes")
+    work = {"flops": "FLOPs"}.get(str(told.get("unit")), "nodes")
     return flag(PARTLY_COMPILED, f"{1 - share:.0%} of its {work} ran outside what was compiled")
 
 
@@ -84,6 +89,17 @@ def quantised_flag(coverage: Json | None) -> Json | None:
         return None
     detail = f"{int8} of {int8 + wider} products and convolutions ran in int8"
     return flag("partly-quantised", detail)
+
+
+def batch_flag(coverage: Json | None, batch: int) -> Json | None:
+    """Return what must be said of a program that computes more items than asked for.
+
+    One that computes fewer has outputs of another shape, and is wrong.
+    """
+    items = (coverage or {}).get("items")
+    if not isinstance(items, int) or items <= batch:
+        return None
+    return flag("batch-padded", f"a call computes {items} items where {batch} were asked for")
 
 
 def is_disturbed(samples: Samples) -> bool:
@@ -156,12 +172,16 @@ def session_flags(
     canaries: Mapping[str, Json],
     sentinel: Comparison | None,
     launch_sd: float | None,
+    deferred: tuple[int, int] = (0, 0),
 ) -> list[Json]:
     """Return what must be said of a whole session.
 
-    ``sentinel`` compares two processes of the same program at 99 %, launch term included.
+    ``sentinel`` compares two processes of the same program at 99 %, launch term included;
+    ``deferred`` counts the programs that memory did not hold, of how many.
     """
     found: list[Json] = []
+    if deferred[0]:
+        found.append(flag("parted", "{} of {} programs did not fit into memory".format(*deferred)))
     for name, seen in canaries.items():
         if seen["spread"] > 0.10:
             found.append(

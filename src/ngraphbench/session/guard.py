@@ -47,12 +47,15 @@ class Guard:
             self._process.wait()
 
 
-def start_guard(token: str) -> Guard:
-    """Return a guard over all processes that have ``NGB_SESSION=token`` in their environment."""
+def start_guard(token: str, groups: Path | None = None) -> Guard:
+    """Return a guard over all processes that have ``NGB_SESSION=token`` in their environment.
+
+    It ends by removing their memory groups, which lie below ``groups``.
+    """
     # Only workers may carry the token: this process must not guard itself to death.
     environment = {k: v for k, v in os.environ.items() if k != TOKEN_VARIABLE}
     process = subprocess.Popen(
-        [sys.executable, "-S", "-E", str(Path(__file__).resolve()), token],
+        [sys.executable, "-S", "-E", str(Path(__file__).resolve()), token, str(groups or "")],
         stdin=subprocess.PIPE,  # its end on this side is close-on-exec
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -105,13 +108,28 @@ def become_subreaper() -> bool:
     return False
 
 
-def _main(token: str) -> None:
+def _main(token: str, groups: str) -> None:
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     while os.read(0, 4096):
         pass
     sweep(token)
+    for group in Path(groups).glob(f"ngb-{token}-*") if groups else ():
+        _empty(group)
+
+
+def _empty(group: Path) -> None:
+    """End what broke away from its session, and remove its group."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline:
+        with suppress(OSError):
+            for pid in (group / "cgroup.procs").read_text().split():
+                os.kill(int(pid), signal.SIGKILL)
+            group.rmdir()
+        if not group.exists():
+            return
+        time.sleep(0.02)
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1])
+    _main(*sys.argv[1:3])

@@ -15,8 +15,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ngraphbench.environments.host import host_id
+from ngraphbench.errors import StoreError
 from ngraphbench.stats import LAUNCH_PRIOR, Launch
-from ngraphbench.store.disk import write_whole
+from ngraphbench.store.disk import make_folders, write_whole
 from ngraphbench.types import Json
 
 __all__ = ["DEGREES_MAX", "Learned", "fold", "learn", "learned", "state_file"]
@@ -94,8 +95,8 @@ def learn(seen: Launch, claim: str = "artefact", *, path: Path | None = None) ->
         return
     kept = {name: asdict(learned(name, path=target)) for name in _read(target)}
     kept[claim] = asdict(fold(learned(claim, path=target), seen))
-    with suppress(OSError):
-        target.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(StoreError):
+        make_folders(target.parent)
         write_whole(target, json.dumps(kept))
 
 
@@ -104,6 +105,6 @@ def _read(path: Path | None) -> Json:
         return {}
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -21,11 +21,22 @@ from typing import NoReturn
 
 from ngraphbench.errors import NGraphBenchError, WorkerFailed
 from ngraphbench.session import proctree
-from ngraphbench.session.guard import processes_with
+from ngraphbench.session.endings import death, late, over_memory
+from ngraphbench.session.guard import TOKEN_VARIABLE, processes_with
+from ngraphbench.session.memorygroup import MemoryGroup, group_name
+from ngraphbench.session.replies import check_reply
+from ngraphbench.session.residue import SharedMemory
+from ngraphbench.session.wording import leftovers
 from ngraphbench.session.workerlog import WorkerLog
 from ngraphbench.types import Json
 from ngraphbench.worker.failures import error_told
-from ngraphbench.worker.protocol import ConnectionClosed, ProtocolError, send, take_message
+from ngraphbench.worker.protocol import (
+    ConnectionClosed,
+    ProtocolError,
+    packed,
+    send_packed,
+    take_message,
+)
 
 __all__ = ["FD", "WorkerProcess"]
 
@@ -37,10 +48,13 @@ SLEEPY = ("slot", "block")
 """While these run, this process wakes up seldom."""
 WATCH_S = 0.05
 WATCH_IN_SLOT_S = 0.2
+WATCH_IN_GROUP_S = 1.0  # in a slot too, where the kernel keeps the limit
 TREE_EVERY_S = 0.5
 STOP_PATIENCE_S = 5.0
 END_PATIENCE_S = 5.0
 CLOSE_S = 5.0
+LINGER_S = 1.0
+"""For so long a worker's own processes may outlive it."""
 
 
 class WorkerProcess:
@@ -59,9 +73,12 @@ class WorkerProcess:
         mark: str,
         log: WorkerLog,
         memory_bytes: int,
+        group: MemoryGroup | None = None,
     ) -> None:
         self._process = process
         self._sock = sock
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
         self._mark = mark
         self._log = log
         self._memory_bytes = memory_bytes
@@ -73,7 +90,13 @@ class WorkerProcess:
         self._stopped: list[int] = []
         self._ended = False
         self._oom_kills = proctree.kernel_oom_kills()
+        self._group = group
+        self._shared = SharedMemory()
+        self._seen: set[int] = {process.pid}
         self.origin: Json = {}
+        self._closed = False
+        self._left_processes = 0
+        self._left_bytes = 0
 
     @classmethod
     def spawn(
@@ -92,7 +115,10 @@ class WorkerProcess:
         be started.
         """
         mark = secrets.token_hex(8)
+        group = MemoryGroup.make(group_name(env.get(TOKEN_VARIABLE, ""), mark), memory_bytes)
         with ExitStack() as undo:
+            if group is not None:
+                undo.callback(group.remove)
             try:
                 kept = WorkerLog(log)
                 undo.callback(kept.close)
@@ -117,7 +143,9 @@ class WorkerProcess:
                     hint="Check the Python of the compiler's environment.",
                 ) from error
             undo.pop_all()
-        return cls(process, ours, mark=mark, log=kept, memory_bytes=memory_bytes)
+        if group is not None:
+            group.add(process.pid)
+        return cls(process, ours, mark=mark, log=kept, memory_bytes=memory_bytes, group=group)
 
     @property
     def pid(self) -> int:
@@ -133,6 +161,11 @@ class WorkerProcess:
         """Whether it printed so much that a part of its log was cut out."""
         return self._log.truncated
 
+    @property
+    def leftovers(self) -> str:
+        """What it left when it had ended in good order, in words; empty for next to nothing."""
+        return leftovers(self._left_processes, self._left_bytes)
+
     def request(self, op: str, *, deadline_s: float, **fields: object) -> Json:
         """Return the worker's answer to ``op``; a stopped worker is resumed first.
 
@@ -147,8 +180,8 @@ class WorkerProcess:
         self.resume()
         self._requests += 1
         try:
-            send(self._sock, {**fields, "id": self._requests, "op": op})
-            answer = self._wait(op, deadline_s)
+            message = {**fields, "id": self._requests, "op": op}
+            answer = self._exchange(op, packed(message), deadline_s)
         except ConnectionClosed:
             self._raise_death(op)
         except ProtocolError as error:
@@ -167,6 +200,7 @@ class WorkerProcess:
             self._note_peak()
         if not answer.get("ok"):
             raise error_told(answer, op)
+        check_reply(op, answer)
         return answer
 
     def suspend(self) -> None:
@@ -177,7 +211,7 @@ class WorkerProcess:
         """
         if self._ended or self._stopped:
             return
-        self._below = proctree.descendants(self.pid)
+        self._find_below()
         self._signal_group(signal.SIGSTOP)
         proctree.send_signal(self._below, signal.SIGSTOP)
         self._stopped = [self.pid, *self._below]
@@ -199,17 +233,26 @@ class WorkerProcess:
         if self._ended or not self._stopped:
             return
         stopped, self._stopped = self._stopped, []
+        # Who is stopped starts nothing: the tree is as it was found then.
+        self._below_read_at = time.monotonic()
         self._signal_group(signal.SIGCONT)
         proctree.send_signal(stopped[1:], signal.SIGCONT)
 
     def close(self) -> None:
         """Ask the worker to end, and make it if it does not. Idempotent; raises nothing."""
         if not self._ended:
+            self._shared.note([self.pid, *proctree.descendants(self.pid)])
             with suppress(NGraphBenchError):
                 self.request("close", deadline_s=CLOSE_S)
             deadline = time.monotonic() + CLOSE_S
             while not self._ended and self._fate() is None and time.monotonic() < deadline:
                 time.sleep(0.005)
+        if not self._ended and self._fate() is not None:
+            self._closed = True
+            deadline = time.monotonic() + LINGER_S
+            while (left := self._others()) and time.monotonic() < deadline:
+                time.sleep(0.02)
+            self._left_processes = len(left)
         self.kill()
 
     def kill(self) -> None:
@@ -218,34 +261,50 @@ class WorkerProcess:
             return
         self._ended = True
         self._note_peak()
+        self._shared.note([self.pid, *proctree.descendants(self.pid)])
         known: set[int] = set()
         deadline = time.monotonic() + END_PATIENCE_S
         while True:
             # Until it is reaped, the worker's id, and so its group's, cannot be reused.
-            below = proctree.descendants(self.pid)
-            marked = processes_with(WORKER_VARIABLE, self._mark)
-            known.update(below, marked)
+            below, others = proctree.descendants(self.pid), self._others()
+            known.update(below, others)
             self._signal_group(signal.SIGKILL)
-            proctree.send_signal({*below, *marked}, signal.SIGKILL)
-            left = self._fate() is None or bool(marked)
+            proctree.send_signal({*below, *others}, signal.SIGKILL)
+            left = self._fate() is None or bool(others)
             if not left or time.monotonic() > deadline:
                 break
             time.sleep(0.005)
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(END_PATIENCE_S)
         for pid in known:
-            _reap_orphan(pid)
+            proctree.reap(pid)
+        if self._group is not None:
+            self._group.remove()
+        left_bytes = self._shared.clear(self._seen | known)
+        # Who was killed could not clear up.
+        self._left_bytes = left_bytes if self._closed else 0
         self._log.trim()
         self._sock.close()
         self._log.close()
 
-    def _wait(self, op: str, deadline_s: float) -> Json:
-        deadline = time.monotonic() + deadline_s
-        watch_s = WATCH_IN_SLOT_S if op in SLEEPY else WATCH_S
-        poll = select.poll()
-        poll.register(self._sock, select.POLLIN)
-        next_watch = time.monotonic() + watch_s
+    def _others(self) -> set[int]:
+        """Return the ids of all that is left of the worker but itself, also of what broke away."""
+        members = self._group.members() if self._group is not None else []
+        return {*processes_with(WORKER_VARIABLE, self._mark), *members} - {self.pid}
+
+    def _exchange(self, op: str, packet: bytes, deadline_s: float) -> Json:
+        seldom_s = WATCH_IN_SLOT_S if self._group is None else WATCH_IN_GROUP_S
+        watch_s = seldom_s if op in SLEEPY else WATCH_S
+        began = time.monotonic()
+        deadline, next_watch = began + deadline_s, began + watch_s
+        wait_ms = min(watch_s, deadline_s) * 1000 + 1
+        send_packed(self._sock, packet)
+        # The worker computes from here on: this process does nothing more before it sleeps.
         while True:
+            if self._poll.poll(wait_ms):
+                answer = self._taken()
+                if answer is not None:
+                    return answer
             now = time.monotonic()
             if now >= deadline:
                 self._raise_late(op, deadline_s)
@@ -253,34 +312,36 @@ class WorkerProcess:
                 self._log.trim()
                 self._watch_memory(op)
                 next_watch = time.monotonic() + watch_s
-                if self._fate() is not None and not poll.poll(0):
+                if self._fate() is not None and not self._poll.poll(0):
                     # A process it forked may keep the socket open: no end of stream comes.
                     raise ConnectionClosed("The worker is gone.")
-            if not poll.poll(max(0.0, min(next_watch, deadline) - time.monotonic()) * 1000 + 1):
-                continue
-            try:
-                part = self._sock.recv(1 << 20, socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                continue
-            except ConnectionResetError as error:
-                raise ConnectionClosed("The worker is gone.") from error
-            if not part:
-                raise ConnectionClosed("The worker closed the connection.")
-            self._buffer += part
-            answer = take_message(self._buffer)
-            if answer is not None:
-                if answer.get("id") != self._requests:
-                    raise ProtocolError(
-                        f"answer {answer.get('id')!r} came for request {self._requests}"
-                    )
-                return answer
+            wait_ms = max(0.0, min(next_watch, deadline) - time.monotonic()) * 1000 + 1
+
+    def _taken(self) -> Json | None:
+        """Return the answer if it is whole by now."""
+        try:
+            part = self._sock.recv(1 << 16, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return None
+        except ConnectionResetError as error:
+            raise ConnectionClosed("The worker is gone.") from error
+        if not part:
+            raise ConnectionClosed("The worker closed the connection.")
+        self._buffer += part
+        answer = take_message(self._buffer)
+        if answer is not None and answer.get("id") != self._requests:
+            raise ProtocolError(f"answer {answer.get('id')!r} came for request {self._requests}")
+        return answer
+
+    def _find_below(self) -> None:
+        self._below = proctree.descendants(self.pid)
+        self._seen.update(self._below)
+        self._below_read_at = time.monotonic()
 
     def _watch_memory(self, op: str) -> None:
-        now = time.monotonic()
-        read_tree = now - self._below_read_at >= TREE_EVERY_S
+        read_tree = time.monotonic() - self._below_read_at >= TREE_EVERY_S
         if read_tree:
-            self._below = proctree.descendants(self.pid)
-            self._below_read_at = now
+            self._find_below()
         found_bytes = proctree.rss_bytes(self.pid)
         if self._below:
             found_bytes += sum(map(proctree.rss_bytes, self._below))
@@ -293,14 +354,7 @@ class WorkerProcess:
         if found_bytes <= self._memory_bytes:
             return
         self.kill()
-        raise WorkerFailed(
-            f"{_said(op)} used {_mib(found_bytes)} MiB of memory; the limit is"
-            f" {_mib(self._memory_bytes)} MiB.",
-            status="oom",
-            reason="memory",
-            hint="Raise the memory limit, or use a smaller batch.",
-            detail={"found_bytes": found_bytes, "limit_bytes": self._memory_bytes},
-        )
+        raise over_memory(op, found_bytes=found_bytes, limit_bytes=self._memory_bytes)
 
     def _note_peak(self) -> None:
         self._peak_bytes = max(self._peak_bytes, proctree.peak_rss_bytes(self.pid))
@@ -319,34 +373,20 @@ class WorkerProcess:
 
     def _raise_late(self, op: str, deadline_s: float) -> NoReturn:
         self.kill()
-        raise WorkerFailed(
-            f"{_said(op)} did not finish within {round(deadline_s, 1):g} s.",
-            status="timeout",
-            reason="deadline",
-            hint="Raise the time limit, if that may be a matter of patience.",
-            detail={"log_tail": self._log.tail()},
-        )
+        raise late(op, deadline_s, log_tail=self._log.tail())
 
     def _raise_death(self, op: str) -> NoReturn:
         deadline = time.monotonic() + 2.0
         while (fate := self._fate()) is None and time.monotonic() < deadline:
             time.sleep(0.005)
+        limited = self._group is not None and self._group.kills() > 0
         self.kill()
-        status, reason, hint = "crashed", "closed", "Its log may tell why."
-        if fate is not None and fate[0] == os.CLD_EXITED:
-            reason = f"exit:{fate[1]}"
-        elif fate is not None:
-            reason = f"signal:{proctree.signal_name(fate[1])}"
-        if reason == "signal:SIGKILL":
-            hint = "It was killed from outside, or by the kernel for memory."
-            if proctree.kernel_oom_kills() > self._oom_kills:
-                status, reason, hint = "oom", "kernel-oom", "Use a smaller batch or limit."
-        raise WorkerFailed(
-            f"{_said(op)} ended the process: {_told(reason)}.",
-            status=status,
-            reason=reason,
-            hint=hint,
-            detail={"log_tail": self._log.tail()},
+        raise death(
+            op,
+            fate,
+            limit_bytes=self._memory_bytes if limited else None,
+            starved=proctree.kernel_oom_kills() > self._oom_kills,
+            log_tail=self._log.tail(),
         )
 
 
@@ -357,38 +397,3 @@ def _socket_pair() -> tuple[socket.socket, socket.socket]:
         theirs.close()
         theirs = socket.socket(fileno=moved)
     return ours, theirs
-
-
-def _reap_orphan(pid: int) -> None:
-    # Orphans of a worker are this process's children when it is a subreaper.
-    deadline = time.monotonic() + 0.2
-    with suppress(OSError):
-        while os.waitpid(pid, os.WNOHANG)[0] == 0 and time.monotonic() < deadline:
-            time.sleep(0.002)
-
-
-_SAID = {
-    "open": "Opening the model",
-    "batch": "The reference run or the export",
-    "import": "Importing the compiler",
-    "compile": "Compiling",
-    "load": "Loading inputs",
-    "run": "Running",
-    "outputs": "Reading outputs",
-    "slot": "Running in a timed slot",
-    "block": "Running in a solo block",
-}
-
-
-def _said(op: str) -> str:
-    """Return what a worker does in ``op``, as the start of a sentence."""
-    return _SAID.get(op, f"The operation {op}")
-
-
-def _told(reason: str) -> str:
-    kind, _, value = reason.partition(":")
-    return {"exit": f"exit code {value}", "signal": f"signal {value}"}.get(kind, reason)
-
-
-def _mib(size_bytes: int) -> int:
-    return round(size_bytes / 1024**2)

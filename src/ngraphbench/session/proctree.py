@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ __all__ = [
     "kernel_oom_kills",
     "peak_rss_bytes",
     "pss_bytes",
+    "reap",
     "rss_bytes",
     "send_signal",
     "signal_name",
@@ -79,6 +81,15 @@ def send_signal(pids: Iterable[int], number: signal.Signals) -> None:
     for pid in pids:
         with suppress(OSError):
             os.kill(pid, number)
+
+
+def reap(pid: int) -> None:
+    """Take leave of a child that was killed; of nobody else's."""
+    # Orphans of a worker are this process's children when it is a subreaper.
+    deadline = time.monotonic() + 0.2
+    with suppress(OSError):
+        while os.waitpid(pid, os.WNOHANG)[0] == 0 and time.monotonic() < deadline:
+            time.sleep(0.002)
 
 
 def signal_name(number: int) -> str:

@@ -200,7 +200,7 @@ class Race:
             for key in rivals:
                 factor = sure_factor(samples[key], samples[leader], at=at, launch=launch)
                 if factor > 1.0:
-                    rounds = len(set(summary.round_logs(samples[key])))
+                    rounds = len(summary.round_logs(samples[key]))
                     fresh.append(Drop(key, leader, rounds, factor))
             if not fresh:
                 break

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import quote
 
 import numpy as np
 
 from ngraphbench import __version__
-from ngraphbench.blocksummary import BlockSamples, summarise_blocks, tail_percentiles
-from ngraphbench.case import BENCH_LIMITS, Case, Limits, Method, ModelRef, Session
-from ngraphbench.profiles import Profile, claim_of
+from ngraphbench.blocksummary import (
+    BlockSamples,
+    joules_per_item,
+    summarise_blocks,
+    tail_percentiles,
+)
+from ngraphbench.case import Case, Session
 from ngraphbench.records import MEASURED, SCHEMA_VERSION, now_utc
 from ngraphbench.session.beside import beside_facts
 from ngraphbench.session.canary import describe
+from ngraphbench.session.commandline import reproduce_command
 from ngraphbench.session.entrants import SENTINEL
 from ngraphbench.session.export import export_key
 from ngraphbench.session.flags import (
+    batch_flag,
     case_flags,
     coverage_flag,
     is_disturbed,
@@ -32,9 +35,9 @@ from ngraphbench.session.state import CaseState, SessionState
 from ngraphbench.session.steadiness import UNSTABLE, steadiness_flags
 from ngraphbench.stats import Launch
 from ngraphbench.summary import Comparison, Samples, compare, launch_of, summarise
-from ngraphbench.types import VENDOR_THREADS, Json
+from ngraphbench.types import Json
 
-__all__ = ["make_records", "reproduce_command"]
+__all__ = ["make_records"]
 
 SENTINEL_CONFIDENCE = 0.99
 OUTLIER_FACTOR = 1.10
@@ -104,6 +107,7 @@ def _case_record(context: _Context, case: Case) -> Json:
     samples = context.samples.get(case.case_id)
     timed = samples is not None and status in MEASURED
     alone = context.read_blocks(case.case_id) if timed and found.blocks else None
+    blocks = _blocks(context, case, alone) if timed else []
     name = f"{session.session_id}/{case.case_id[:16]}"
     log = export_key(case) if found.stage == "export" else case.case_id[:16]
     return {
@@ -124,8 +128,8 @@ def _case_record(context: _Context, case: Case) -> Json:
         "seed": session.seed,
         "measurement": _measurement(samples, session, name) if samples is not None else None,
         "summary": _summary(context, case, alone) if timed else None,
-        "blocks": _blocks(context, case, alone) if timed else [],
-        "costs": _costs(found, samples if timed else None),
+        "blocks": blocks,
+        "costs": _costs(found, samples if timed else None, blocks),
         "coverage": found.coverage,
         "verification": _verification(found),
         "flags": _flags(context, case, samples if timed else None),
@@ -138,13 +142,17 @@ def _case_record(context: _Context, case: Case) -> Json:
 
 def _flags(context: _Context, case: Case, samples: Samples | None) -> list[Json]:
     found = context.state.cases[case.case_id]
-    told = (coverage_flag(found.coverage), quantised_flag(found.coverage))
+    told = (
+        coverage_flag(found.coverage),
+        quantised_flag(found.coverage),
+        batch_flag(found.coverage, case.batch),
+    )
     flags = [*found.flags, *filter(None, told)]
     if samples is None:
         return flags
     flags += case_flags(
         samples,
-        threads=case.device.threads,
+        threads=case.device.threads if case.device.accelerator == "cpu" else None,
         rounds_min=_rounds_wanted(context, found),
         rss_bytes=found.rss_bytes,
         interrupted="interrupted" in context.state.ended,
@@ -162,9 +170,10 @@ def _verification(found: CaseState) -> Json | None:
     return {**found.verification, "eval": shown}
 
 
-def _costs(found: CaseState, samples: Samples | None) -> Json:
+def _costs(found: CaseState, samples: Samples | None, blocks: Sequence[Json]) -> Json:
     leak = None if samples is None else leak_bytes_per_1000_calls(found.rss_bytes, samples)
-    return found.costs if leak is None else {**found.costs, "leak_bytes_per_1000_calls": leak}
+    costs = {**found.costs, "energy_joules": joules_per_item(blocks)}
+    return costs if leak is None else {**costs, "leak_bytes_per_1000_calls": leak}
 
 
 def _rounds_wanted(context: _Context, found: CaseState) -> int:
@@ -277,7 +286,12 @@ def _session_record(context: _Context) -> Json:
     sentinel, comparison = _sentinel(context)
     flags = [
         *state.flags,
-        *session_flags(canaries=canaries, sentinel=comparison, launch_sd=launch_sd),
+        *session_flags(
+            canaries=canaries,
+            sentinel=comparison,
+            launch_sd=launch_sd,
+            deferred=(len(state.deferred), len(session.cases)),
+        ),
     ]
     return {
         "schema_version": SCHEMA_VERSION,
@@ -305,96 +319,3 @@ def _session_record(context: _Context) -> Json:
         "flags": flags,
         "status": "done",
     }
-
-
-def reproduce_command(case: Case, session: Session) -> str:
-    """Return the shell command that measures this one cell again."""
-    words = ["ngb", "bench", _model_text(case.model), "-c", case.compiler.text]
-    words += ["-b", str(case.batch), "--profile", session.profile.name]
-    words += ["--threads", str(case.device.threads or VENDOR_THREADS)]
-    if case.precision != "fp32":
-        words += ["--precision", case.precision]
-    if case.model.weights == "pretrained":
-        words.append("--pretrained")
-    if case.model.checkpoint:
-        words += ["--checkpoint", case.model.checkpoint]
-    for name, override in case.model.inputs.items():
-        words += ["--input", _input_text(name, override)]
-    if case.model.inputs_file:
-        words += ["--inputs", case.model.inputs_file]
-    if own := case.model.evaluation:
-        words += ["--eval", own["file"], "--metric", own["metric"]]
-    if case.calibrated:
-        words += ["--calib", case.model.calibration["file"]]
-    for name, shape in case.shapes.items():
-        words += ["--shape", f"{name}={'x'.join(map(str, shape))}"]
-    words += _method_words(session.method, session.profile)
-    words += _limit_words(session.limits)
-    if any("@" not in head for head in session.environments):
-        words += ["--environments", "managed"]
-    words += ["--seed", str(session.seed)] if session.seed else []
-    return shlex.join(words)
-
-
-def _limit_words(limits: Limits) -> list[str]:
-    """Return the limits that ``bench`` would not have by itself; a limit decides what fails."""
-    given = {
-        "first_call": f"{limits.first_call_s:g}s",
-        "compile": f"{limits.compile_s:g}s",
-        "cell": f"{limits.cell_s:g}s",
-        "memory": str(limits.memory_bytes),
-    }
-    plain = BENCH_LIMITS.to_json()
-    own = limits.to_json()
-    keys = dict(zip(given, own, strict=True))
-    return [
-        word
-        for name, text in given.items()
-        if own[keys[name]] != plain[keys[name]]
-        for word in ("--limit", f"{name}={text}")
-    ]
-
-
-def _method_words(method: Method, profile: Profile) -> list[str]:
-    words: list[str] = []
-    if method.mode != "sync":
-        words += ["--mode", method.mode]
-    if method.claim != claim_of("auto", profile):
-        words += ["--claim", method.claim]
-    if method.tails_s is not None:
-        words += ["--tails", f"{method.tails_s:g}s"]
-    if method.rate_per_s is not None:
-        words += ["--rate", f"{method.rate_per_s:g}"]
-    if method.in_flight:
-        words += ["--in-flight", ",".join(map(str, method.in_flight))]
-    if method.sustained_s:
-        words += ["--sustained", f"{method.sustained_s:g}s"]
-    if method.beside is not None:
-        words += ["--beside", method.beside.model.source]
-    return words
-
-
-def _model_text(model: ModelRef) -> str:
-    """Return the model as the command line takes it, with arguments that a file gave it."""
-    if not model.args:
-        return model.source
-    given = (f"{key}={quote(json.dumps(value), safe='[],.')}" for key, value in model.args.items())
-    return f"{model.source.partition('?')[0]}?{'&'.join(given)}"
-
-
-def _input_text(name: str, override: Mapping[str, object]) -> str:
-    shape = override.get("shape")
-    parts: list[str] = []
-    if isinstance(shape, (list, tuple)):
-        parts.append("x".join(str(dim) for dim in shape) or "scalar")
-    if override.get("dtype"):
-        parts.append(str(override["dtype"]))
-    generator = str(override.get("generator", ""))
-    if generator.count(":") == 2:
-        _, low, high = generator.split(":")
-        parts.append(f"{low}..{high}")
-    elif generator.startswith("const:"):
-        parts.append(f"const({generator.removeprefix('const:')})")
-    elif generator == "normal":
-        parts.append(generator)
-    return f"{name}={':'.join(parts)}"

@@ -9,50 +9,29 @@ from __future__ import annotations
 import shutil
 import statistics
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 from ngraphbench.case import Case, Limits
 from ngraphbench.errors import NGraphBenchError, WorkerFailed
 from ngraphbench.models.denormals import describe_denormals
 from ngraphbench.records import Stage
 from ngraphbench.session.kernel import SlotResult
+from ngraphbench.session.replies import checked_rows, taken_arrays
 from ngraphbench.session.schedule import SlotRequest
 from ngraphbench.session.state import ARTIFACT, CaseState
 from ngraphbench.session.verify import Reference, Verification, check, merge
+from ngraphbench.session.workers import Worker
 from ngraphbench.types import Arrays, Json
 from ngraphbench.worker.blocks import ROWS, BlockRequest, lane_outputs
-from ngraphbench.workload import INPUT_SETS, read_arrays
+from ngraphbench.workload import INPUT_SETS
 
-__all__ = ["Resident", "Stopped", "Worker"]
+__all__ = ["Resident", "Stopped"]
 
 IMPORT_S = 120.0
 STEADY_CALLS = 40
 STEADY_S = 2.0
-
-
-class Worker(Protocol):
-    """The parent's side of a worker process (``session.process.WorkerProcess``)."""
-
-    origin: Json
-
-    def request(self, op: str, *, deadline_s: float, **fields: object) -> Json: ...
-
-    def suspend(self) -> None: ...
-
-    def resume(self) -> None: ...
-
-    def close(self) -> None: ...
-
-    def kill(self) -> None: ...
-
-    @property
-    def peak_rss_bytes(self) -> int: ...
-
-    @property
-    def log_truncated(self) -> bool: ...
 
 
 class Stopped(Exception):
@@ -69,7 +48,8 @@ class Resident:
     """One case in its own process.
 
     ``scratch`` is where output arrays travel, and where the artefact lies; ``references``
-    holds what is right for each input set; ``cold`` says that compile caches were empty.
+    holds what is right for each input set; ``cold``: compile caches were empty; ``folders``
+    are those of ``Site``.
     """
 
     case: Case
@@ -80,6 +60,7 @@ class Resident:
     scratch: Path
     references: dict[str, Reference]
     cold: bool = True
+    folders: Mapping[str, str] = field(default_factory=dict)
     worker: Worker | None = None
     verification: Verification | None = None
     usage_known: bool = False
@@ -187,7 +168,7 @@ class Resident:
         # What was asked for is no fault of the cell: its time limit grows by as much.
         self.state.spent_s -= request.seconds
         reply = self._ask("block", deadline_s, folder=str(self.scratch), **request.to_json())
-        rows = self._taken(ROWS)
+        rows = checked_rows(self._taken(ROWS))
         for place in range(reply["lanes"]):
             outputs = self._taken(lane_outputs(place))
             name = INPUT_SETS[place % len(INPUT_SETS)]
@@ -218,10 +199,7 @@ class Resident:
         self.usage_known = True
 
     def _taken(self, name: str) -> Arrays:
-        path = self.scratch / name
-        arrays = read_arrays(path)
-        path.unlink(missing_ok=True)
-        return arrays
+        return taken_arrays(self.scratch / name)
 
     # -- end of life
 
@@ -326,11 +304,12 @@ class Resident:
         self._keep_reported(reply)
 
     def _order(self) -> Json:
+        options = self.case.compiler.options
         return {
             "root": str(self.workload_root),
             "batch": self.case.batch,
             "precision": self.case.precision,
-            "options": self.case.compiler.options,
+            "options": {k: self.folders.get(str(v), v) for k, v in options.items()},
         }
 
     def _keep_reported(self, reply: Json) -> None:
@@ -349,7 +328,10 @@ class Resident:
             self.state.costs["first_run_s"] = ran["ns"][0] / 1e9
         path = self.scratch / "outputs.npz"
         self._staged("verify", "outputs", self.limits.first_call_s, path=str(path))
-        outputs = self._taken(path.name)
+        try:
+            outputs = self._taken(path.name)
+        except WorkerFailed as error:
+            raise Stopped("verify", error) from error
         reference = self.references[name]
         own = [(outputs[s.name], s.dtype) for s in reference.outputs if s.name in outputs]
         if found := describe_denormals(own, what="outputs"):
@@ -388,10 +370,12 @@ class Resident:
             raise Stopped("measure", error) from error
 
     def _keep_usage(self) -> None:
+        worker = self._worker
+        if worker.leftovers:
+            self.state.flag("left-behind", f"it left {worker.leftovers}, cleared after it")
         if self.usage_known:
             # Saving and loading an artefact take memory that the program itself does not.
             return
-        worker = self._worker
         known = self.state.costs["peak_rss_bytes"] or 0
         self.state.costs["peak_rss_bytes"] = max(known, worker.peak_rss_bytes) or None
         if worker.log_truncated:

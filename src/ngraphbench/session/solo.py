@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ngraphbench.blockplan import blocks_of, describe
 from ngraphbench.case import Session
+from ngraphbench.environments.energy import EnergyMeter, find_energy
 from ngraphbench.errors import NGraphBenchError
 from ngraphbench.session.cooling import Cooling, thermometer
 from ngraphbench.session.resident import Resident
 from ngraphbench.session.state import status_of
 from ngraphbench.store.samples import BLOCK_COLUMNS, append_samples, block_file
-from ngraphbench.types import Arrays, Json
+from ngraphbench.types import Arrays, Device, Json
 from ngraphbench.worker.blocks import BlockRequest
 
 __all__ = ["measure_blocks"]
@@ -36,12 +38,13 @@ def measure_blocks(
     folder: Path,
     observe: Callable[[str, int, int], None] = lambda text, done, of: None,
     interrupted: Callable[[], bool] = lambda: False,
+    energy: Callable[[Device], EnergyMeter] = find_energy,
 ) -> None:
     """Run the session's blocks of one launch; rows go to ``folder``, outcomes to the states.
 
     ``observe(text, done, of)`` is told of each block, ``interrupted()`` asked before it: what
     is left then is ``skipped``. A program that is gone, or has no time left in its cell,
-    skips its other blocks.
+    skips its other blocks. ``energy`` finds the counters that are read around each block.
     """
     blocks = blocks_of(session.method, session.profile, epoch)
     turns = list(_turns(blocks, list(residents), random.Random(f"blocks/{session.seed}/{epoch}")))
@@ -50,25 +53,26 @@ def measure_blocks(
     for resident in residents.values() if turns else ():
         # Lanes hold memory that one request at a time does not need.
         resident.seal_usage()
-    for done, (block, key) in enumerate(turns):
-        resident = residents[key]
-        observe(f"{describe(block)}: {resident.case.title}", done, len(turns))
-        if interrupted():
-            outcome = _Outcome("skipped", "interrupted")
-        elif key in gone:
-            outcome = _Outcome("skipped", "gone", "The program ended in an earlier block.")
-        elif resident.left_s <= 0:
-            message = "The cell's time in this launch was over before this block."
-            outcome = _Outcome("skipped", "cell-deadline", message)
-        else:
-            celsius = cooling.wait() if block.kind == "sustained" else None
-            outcome = replace(_measured(resident, block), start_celsius=celsius)
-            if outcome.status in GONE:
-                gone.add(key)
-        rows = _rows(outcome.rows, block, epoch)
-        if rows:
-            append_samples(folder / block_file(key), rows, columns=BLOCK_COLUMNS)
-        resident.state.blocks.append(outcome.to_json(block, epoch))
+    with closing(energy(session.device) if turns else EnergyMeter()) as meter:
+        for done, (block, key) in enumerate(turns):
+            resident = residents[key]
+            observe(f"{describe(block)}: {resident.case.title}", done, len(turns))
+            if interrupted():
+                outcome = _Outcome("skipped", "interrupted")
+            elif key in gone:
+                outcome = _Outcome("skipped", "gone", "The program ended in an earlier block.")
+            elif resident.left_s <= 0:
+                message = "The cell's time in this launch was over before this block."
+                outcome = _Outcome("skipped", "cell-deadline", message)
+            else:
+                celsius = cooling.wait() if block.kind == "sustained" else None
+                outcome = replace(_measured(resident, block, meter), start_celsius=celsius)
+                if outcome.status in GONE:
+                    gone.add(key)
+            rows = _rows(outcome.rows, block, epoch)
+            if rows:
+                append_samples(folder / block_file(key), rows, columns=BLOCK_COLUMNS)
+            resident.state.blocks.append(outcome.to_json(block, epoch))
 
 
 def _turns(
@@ -90,6 +94,7 @@ class _Outcome:
     reply: Json | None = None
     rows: Arrays | None = None
     start_celsius: float | None = None
+    energy: Json | None = None
 
     def to_json(self, block: BlockRequest, epoch: int) -> Json:
         reply = self.reply or {}
@@ -106,13 +111,15 @@ class _Outcome:
             "window_ns": reply.get("window_ns", 0),
             "cpu_ns": reply.get("cpu_ns", 0),
             "start_celsius": self.start_celsius,
+            "energy": self.energy,
         }
 
 
-def _measured(resident: Resident, block: BlockRequest) -> _Outcome:
+def _measured(resident: Resident, block: BlockRequest, meter: EnergyMeter) -> _Outcome:
     try:
         resident.resume()
-        reply, rows = resident.block(block)
+        with meter.measured() as told:
+            reply, rows = resident.block(block)
         resident.suspend()
     except NGraphBenchError as error:
         status: str = status_of(error)
@@ -122,7 +129,8 @@ def _measured(resident: Resident, block: BlockRequest) -> _Outcome:
             status = status if status in GONE else "crashed"
         return _Outcome(status, error.reason, error.message)
     stopped = str(reply["stopped"])
-    return _Outcome(stopped or "ok", stopped, reply=reply, rows=rows)
+    drawn = told.energy.to_json() if told.energy else None
+    return _Outcome(stopped or "ok", stopped, reply=reply, rows=rows, energy=drawn)
 
 
 def _rests(resident: Resident) -> bool:

@@ -12,13 +12,14 @@ from typing import Any
 from ngraphbench.errors import (
     EnvironmentFailed,
     NGraphBenchError,
+    StoreError,
     Unavailable,
     Unsupported,
     WorkerFailed,
 )
 from ngraphbench.records import Stage, Status, empty_costs, now_utc
 from ngraphbench.stats import LAUNCH_PRIOR, Launch
-from ngraphbench.store.disk import write_whole
+from ngraphbench.store.disk import move, write_whole
 from ngraphbench.types import Json
 
 __all__ = ["ARTIFACT", "ARTIFACTS", "CaseState", "SessionState", "Site", "status_of"]
@@ -32,13 +33,17 @@ ARTIFACTS = "artifacts"
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a session's files lie. ``run`` is the run directory, ``spool`` the session's own."""
+    """Where a session's files lie. ``run`` is the run directory, ``spool`` the session's own.
+
+    ``folders`` maps a folder that an option names to the one that stands for it here.
+    """
 
     run: Path
     spool: Path
     kit: Path
     token: str
     lock_fd: int | None = None
+    folders: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def samples(self) -> Path:
@@ -60,8 +65,7 @@ class Site:
         """Move what a worker saved to where it comes home with samples and logs."""
         saved = self.work(key) / ARTIFACT
         if saved.is_dir():
-            (self.spool / ARTIFACTS).mkdir(exist_ok=True)
-            saved.rename(self.spool / ARTIFACTS / key)
+            move(saved, self.spool / ARTIFACTS / key)
 
 
 def status_of(error: NGraphBenchError) -> Status:
@@ -111,7 +115,12 @@ class CaseState:
         self.costs["compile_cold_s"] = statistics.median(samples)
 
     def fail(self, error: NGraphBenchError, stage: Stage) -> None:
-        """Take the cell out of the race for a reason that its record will give."""
+        """Take the cell out of the race for a reason that its record will give.
+
+        Raises a StoreError: a full disk is no fault of the cell, and ends the session.
+        """
+        if isinstance(error, StoreError):
+            raise error
         self.status, self.stage = status_of(error), stage
         self.reason, self.message = error.reason, error.message
         detail = dict(error.detail) if isinstance(error, WorkerFailed) else {}
@@ -121,6 +130,11 @@ class CaseState:
             # The worker's own traceback, where it sent one.
             detail["cause"] = str(error.__cause__)[-4000:]
         self.detail = detail
+
+    def finish(self) -> None:
+        """Call the cell measured, if nothing took it out before."""
+        if self.live:
+            self.status, self.stage = "ok", "measure"
 
     def flag(self, name: str, detail: str) -> None:
         """Add a flag once."""

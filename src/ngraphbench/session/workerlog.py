@@ -6,6 +6,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from ngraphbench.redaction import own_redaction
+
 __all__ = ["LOG_LIMIT_BYTES", "WorkerLog"]
 
 LOG_LIMIT_BYTES = 2 * 1024**2
@@ -39,10 +41,13 @@ class WorkerLog:
         """Return the last lines, an empty string where they cannot be read."""
         with suppress(OSError), self._path.open("rb") as file:
             file.seek(max(0, self._path.stat().st_size - TAIL_BYTES))
-            lines = file.read().decode("utf-8", "replace").splitlines()
+            told = own_redaction().text(file.read().decode("utf-8", "replace"))
+            lines = told.splitlines()
             return "\n".join(line[:500] for line in lines[-TAIL_LINES:])
         return ""
 
     def close(self) -> None:
-        """Close this side's descriptor; the file stays."""
+        """Close this side's descriptor; the file stays, without the user's credentials."""
         os.close(self.descriptor)
+        with suppress(OSError):
+            own_redaction().file(self._path)

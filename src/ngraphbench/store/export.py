@@ -8,13 +8,17 @@ imported when it is asked for.
 from __future__ import annotations
 
 import csv
+import functools
 import json
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from ngraphbench.errors import StoreError, Unavailable
 from ngraphbench.records import OPTIONAL_COSTS, empty_costs
+from ngraphbench.store.disk import replaced, replaced_text
+from ngraphbench.store.journal import uncollected
 from ngraphbench.store.samples import COLUMNS
 from ngraphbench.types import Json
 
@@ -27,6 +31,7 @@ _TRIPLES = tuple(
     for name in ("latency_ms", "throughput_per_s", "vs_baseline")
 )
 _COSTS = (*empty_costs(), *(name for name in OPTIONAL_COSTS if name != "compile_cold_samples_s"))
+_ERRORS = ("max_abs", "rel_l2", "smallest_rtol")
 _TEXT = (
     *("model", "model_source", "model_args", "compiler", "compiler_options", "device"),
     *("accelerator", "precision", "status", "stage", "reason", "baseline", "verdict", "claim"),
@@ -43,9 +48,11 @@ CELL_COLUMNS = (
     *(column for triple in _TRIPLES for column in triple),
     *("confidence", "claim", "baseline", "verdict"),
     *_COSTS,
-    *("verification", "max_abs", "rel_l2", "smallest_rtol", "task_metric", "samples"),
+    *("verification", *_ERRORS, "task_metric", "samples"),
 )
 """Columns of ``cells``, in order."""
+
+REMEMBERED = 4096
 
 _PLACE = ("session_id", "case_id", "model", "batch", "compiler")
 SLOT_COLUMNS = (*_PLACE, *COLUMNS)
@@ -53,12 +60,15 @@ SLOT_COLUMNS = (*_PLACE, *COLUMNS)
 
 
 def cell_row(record: Json) -> dict[str, Any]:
-    """Return a case record as one flat row, keyed as in ``CELL_COLUMNS``."""
+    """Return a case record as one flat row, keyed as in ``CELL_COLUMNS`` and in that order."""
     case, summary = record["case"], record["summary"] or {}
     model, compiler, device = case["model"], case["compiler"], case["device"]
     measurement, versus = record["measurement"] or {}, summary.get("vs_baseline") or {}
-    verification = record["verification"] or {}
+    verification, costs = record["verification"] or {}, record["costs"]
+    latency = summary.get("latency_ms") or {}
     row: dict[str, Any] = {
+        "session_id": record["session_id"],
+        "case_id": record["case_id"],
         "model": model["label"],
         "model_source": model["source"],
         "model_args": json.dumps(model["args"]) if model["args"] else "",
@@ -70,24 +80,32 @@ def cell_row(record: Json) -> dict[str, Any]:
         "accelerator": device["accelerator"],
         "threads": device["threads"],
         "precision": case["precision"],
-        "flags": ";".join(dict.fromkeys(flag["flag"] for flag in record["flags"])),
-        "confidence": (summary.get("latency_ms") or {}).get("confidence"),
-        "claim": (summary.get("latency_ms") or {}).get("claim"),
-        "baseline": versus.get("baseline"),
-        "verdict": versus.get("verdict"),
-        "verification": verification.get("verdict"),
-        "task_metric": (verification.get("eval") or {}).get("value"),
+        "status": record["status"],
+        "stage": record["stage"],
+        "reason": record["reason"],
+        "flags": ";".join(dict.fromkeys([flag["flag"] for flag in record["flags"]])),
+        "weights": record["weights"],
+        "profile": record["profile"],
+        "seed": record["seed"],
+        "started_at": record["started_at"],
+        "tool_version": record["tool_version"],
+        "epochs": measurement.get("epochs"),
+        "rounds": measurement.get("rounds"),
+        "calls": measurement.get("calls"),
     }
     for name, low, high in _TRIPLES:
         value = summary.get(name) or {}
         row[name], row[low], row[high] = value.get("estimate"), value.get("low"), value.get("high")
-    for part, keys in (
-        (measurement, ("epochs", "rounds", "calls", "samples")),
-        (verification, ("max_abs", "rel_l2", "smallest_rtol")),
-        (record["costs"], _COSTS),
-    ):
-        row |= {key: part.get(key) for key in keys}
-    return {key: row[key] if key in row else record[key] for key in CELL_COLUMNS}
+    row["confidence"], row["claim"] = latency.get("confidence"), latency.get("claim")
+    row["baseline"], row["verdict"] = versus.get("baseline"), versus.get("verdict")
+    for key in _COSTS:
+        row[key] = costs.get(key)
+    row["verification"] = verification.get("verdict")
+    for key in _ERRORS:
+        row[key] = verification.get(key)
+    row["task_metric"] = (verification.get("eval") or {}).get("value")
+    row["samples"] = measurement.get("samples")
+    return row
 
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -97,9 +115,12 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 PICTURES = {
     **{code: 0x2400 + code for code in range(0x20)},
     **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
+    **dict.fromkeys((*range(0x2028, 0x202F), *range(0x2066, 0x206A)), 0xFFFD),
+    **dict.fromkeys(range(0xD800, 0xE000), 0xFFFD),
     0x7F: 0x2421,
 }
-"""Control characters, and what is written for them: a terminal would obey them."""
+"""What a terminal would obey, and what is written for it: control characters, and those that
+break a line or change its direction. Surrogates are what no UTF-8 holds, and names of files may."""
 
 
 def inert(text: str) -> str:
@@ -108,7 +129,8 @@ def inert(text: str) -> str:
     >>> inert("=1+1"), inert("resnet18"), inert("\\x1b[31m")
     ("'=1+1", 'resnet18', '␛[31m')
     """
-    shown = text.translate(PICTURES)
+    # All of them are unprintable, and most text is not.
+    shown = text if text.isprintable() else text.translate(PICTURES)
     return f"'{shown}" if text.startswith(FORMULA) else shown
 
 
@@ -124,10 +146,13 @@ def export_run(root: Path, records: Iterable[Json], folder: Path, *, form: str) 
     cells, slots = (folder / f"{name}.csv" for name in ("cells", "slots"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write(root, records, cells, slots, keep=str if polars else inert)
         if polars is None:
+            _write(root, records, cells, slots, keep=inert)
             return [cells, slots]
-        return [_parquet(polars, path) for path in (cells, slots)]
+        with tempfile.TemporaryDirectory(prefix=".tables-", dir=folder) as name:
+            plain = [Path(name) / path.name for path in (cells, slots)]
+            _write(root, records, *plain, keep=str)
+            return [_parquet(polars, path, folder) for path in plain]
     except OSError as error:
         raise StoreError(
             f"The tables cannot be written to {folder}: {error.strerror}.",
@@ -144,17 +169,16 @@ def _write(
     *,
     keep: Callable[[str], str],
 ) -> None:
-    with (
-        cells.open("w", encoding="utf-8", newline="") as one,
-        slots.open("w", encoding="utf-8", newline="") as other,
-    ):
+    with uncollected(), replaced_text(cells) as one, replaced_text(slots) as other:
+        # Most text of a run occurs in many of its rows.
+        keep = functools.lru_cache(maxsize=REMEMBERED)(keep)
         table = csv.writer(one, lineterminator="\n")
         rows = csv.writer(other, lineterminator="\n")
         table.writerow(CELL_COLUMNS)
         rows.writerow(SLOT_COLUMNS)
         for record in records:
             row = cell_row(record)
-            table.writerow(keep(v) if isinstance(v, str) else v for v in row.values())
+            table.writerow([keep(v) if isinstance(v, str) else v for v in row.values()])
             if row["samples"]:
                 place = [keep(v) if isinstance(v := row[key], str) else v for key in _PLACE]
                 rows.writerows([*place, *slot] for slot in _slots(root / row["samples"]))
@@ -163,16 +187,27 @@ def _write(
 def _slots(path: Path) -> Iterator[list[str]]:
     """Yield the rows of a sample file in the order of ``COLUMNS``; a torn one is left out."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_bytes().decode("utf-8", "replace")
     except OSError:
         return
     lines = text.split("\n")[:-1]
-    reader = csv.reader(lines)
-    header = next(reader, [])
-    for row in reader:
+    rows = _whole(csv.reader(lines))
+    header = next(rows, [])
+    for row in rows:
         if len(row) == len(header):
             found = dict(zip(header, row, strict=True))
             yield [found.get(name, "") for name in COLUMNS]
+
+
+def _whole(reader: Iterator[list[str]]) -> Iterator[list[str]]:
+    """Yield the rows of a reader without those that are no row of a table."""
+    while True:
+        try:
+            yield next(reader)
+        except StopIteration:
+            return
+        except csv.Error:
+            continue
 
 
 def _polars() -> Any:
@@ -187,13 +222,13 @@ def _polars() -> Any:
     return polars
 
 
-def _parquet(polars: Any, path: Path) -> Path:
-    """Return the Parquet file made of a CSV file, which is removed."""
-    target = path.with_suffix(".parquet")
+def _parquet(polars: Any, path: Path, folder: Path) -> Path:
+    """Return the Parquet file made of a CSV file, in ``folder``."""
+    target = folder / f"{path.stem}.parquet"
     names = CELL_COLUMNS if path.stem == "cells" else SLOT_COLUMNS
     schema = {name: _type(polars, name) for name in names}
-    polars.scan_csv(path, schema=schema).sink_parquet(target)
-    path.unlink()
+    with replaced(target) as partial:
+        polars.scan_csv(path, schema=schema).sink_parquet(partial)
     return target
 
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from ngraphbench.errors import StoreError
 from ngraphbench.records import SCHEMA_VERSION
-from ngraphbench.store.disk import append_synced
+from ngraphbench.redaction import own_redaction
+from ngraphbench.store.disk import append_synced, cut_to, make_folders
 from ngraphbench.types import Json
 
 __all__ = ["Journal", "uncollected"]
@@ -62,31 +63,20 @@ class Journal:
         data = b"".join(_line(record) for record in fresh)
         try:
             append_synced(self.path, data)
-        except OSError as error:
+        except StoreError:
             # What reached the disk is unknown: look again before the next append.
             self._known = None
-            raise StoreError(
-                f"The journal {self.path} cannot be written: {error.strerror}.",
-                reason="write",
-                hint="Free some space or fix the permissions, then run again to resume.",
-            ) from error
+            raise
         known |= keys
         return fresh
 
     def _prepare(self) -> set[Key]:
         if self._known is None:
             records, complete_bytes = self._read()
-            try:
-                with self.path.open("r+b") as file:
-                    file.truncate(complete_bytes)
-            except FileNotFoundError:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise StoreError(
-                    f"The journal {self.path} cannot be written: {error.strerror}.",
-                    reason="write",
-                    hint="Fix the permissions, or give another --out.",
-                ) from error
+            if self.path.exists():
+                cut_to(self.path, complete_bytes)
+            else:
+                make_folders(self.path.parent)
             self._known = {_key(record) for record in records}
         return self._known
 
@@ -95,6 +85,12 @@ class Journal:
         for record, _ in self._lines():
             if record is not None:
                 yield record
+
+    def numbered(self) -> Iterator[tuple[int, Json]]:
+        """Yield every record with its line, counted from 1. Raises as ``read`` does."""
+        for number, (record, _) in enumerate(self._lines(), start=1):
+            if record is not None:
+                yield number, record
 
     def _read(self) -> tuple[list[Json], int]:
         """Return the records, and the size in bytes of the lines that hold them."""
@@ -121,6 +117,8 @@ class Journal:
                     if record is not None:
                         self._check_version(record, number)
                     elif line.strip():
+                        if _value(line) is not None:
+                            raise self._corrupt(number)
                         # The last line may be torn and yet end in a line break.
                         bad = number
                         continue
@@ -152,9 +150,9 @@ class Journal:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Keep the garbage collector from walking all records again while more are read.
+    """Keep the garbage collector from walking records: while they are made, and right after.
 
-    Records hold no cycles, and it would take as long as parsing them does.
+    Records hold no cycles, and walking them takes as long as parsing them does.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -162,6 +160,11 @@ def uncollected() -> Iterator[None]:
         yield
     finally:
         if was_on:
+            # Through the frozen, all that is young becomes old, which is seldom walked. What
+            # the program froze itself would be thawed.
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 
@@ -198,7 +201,9 @@ def _is_record(value: Any) -> bool:
 
 def _line(record: Json) -> bytes:
     try:
-        text = json.dumps(_plain(record), separators=(",", ":"), allow_nan=False)
+        text = json.dumps(
+            own_redaction().value(_plain(record)), separators=(",", ":"), allow_nan=False
+        )
     except (TypeError, ValueError) as error:
         raise StoreError(
             f"The {record['kind']} record of session {record['session_id']} is not JSON: {error}.",

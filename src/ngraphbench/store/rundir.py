@@ -14,7 +14,7 @@ from typing import Any
 from ngraphbench.case import Case, canonical
 from ngraphbench.errors import SpecError, StoreError, nearest
 from ngraphbench.records import STATUSES
-from ngraphbench.store.disk import write_whole
+from ngraphbench.store.disk import make_folders, open_lock, sign_lock, write_whole
 from ngraphbench.store.journal import Journal
 from ngraphbench.types import Json
 
@@ -39,15 +39,19 @@ class RunDir:
 
         Raises StoreError when there is none, or when the folder holds something else.
         """
+        if create:
+            make_folders(path)
         try:
-            if create:
-                path.mkdir(parents=True, exist_ok=True)
             names = {entry.name for entry in path.iterdir()}
         except OSError as error:
             raise StoreError(
-                f"There is no run directory at {path}: {error.strerror}.",
-                reason="no-run",
-                hint="Give the folder that `ngb run` or `ngb bench` wrote (--out).",
+                f"A run directory cannot be made at {path}: {error.strerror}."
+                if create
+                else f"There is no run directory at {path}: {error.strerror}.",
+                reason="write" if create else "no-run",
+                hint="Fix the permissions, or give another --out."
+                if create
+                else "Give the folder that `ngb run` or `ngb bench` wrote (--out).",
             ) from error
         if names and not names & {EXPERIMENT, PLAN, JOURNAL, LOCK}:
             raise StoreError(
@@ -71,14 +75,7 @@ class RunDir:
 
         Raises StoreError, naming the holder's process, when it is taken.
         """
-        try:
-            descriptor = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise StoreError(
-                f"{self.path} cannot be written: {error.strerror}.",
-                reason="write",
-                hint="Fix the permissions, or give another --out.",
-            ) from error
+        descriptor = open_lock(self.path / LOCK)
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -89,8 +86,7 @@ class RunDir:
                     reason="locked",
                     hint="Wait for it or stop it; `ngb show` works meanwhile.",
                 ) from error
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
+            sign_lock(self.path / LOCK, descriptor)
             yield
         finally:
             # The file stays: removing it would let two processes hold "the" lock.
@@ -111,7 +107,7 @@ class RunDir:
             found: Any = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise StoreError(f"{path} cannot be read: {error}.", reason="corrupt") from error
         if not isinstance(found, dict):
             raise StoreError(f"{path} does not hold a plan.", reason="corrupt")
@@ -136,9 +132,16 @@ class RunDir:
     def unrecorded(self) -> int:
         """Return how many planned cells have no record yet; 0 before there is a plan."""
         sessions = (self.read_plan() or {}).get("sessions", [])
-        planned = {
-            Case.from_json(case).case_id for session in sessions for case in session["cases"]
-        }
+        try:
+            planned = {
+                Case.from_json(case).case_id for session in sessions for case in session["cases"]
+            }
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise StoreError(
+                f"{self.path / PLAN} does not hold a plan: {error!r}.",
+                reason="corrupt",
+                hint="Run the experiment again: the plan is made anew.",
+            ) from error
         return len(planned - {record["case_id"] for record in self.latest()})
 
     def finished_sessions(self) -> frozenset[str]:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ngraphbench.errors import StoreError
-from ngraphbench.store.disk import append_synced, cut_torn_line, write_whole
+from ngraphbench.store.disk import append_synced, cut_torn_line, make_folders, write_whole
 from ngraphbench.types import Array
 
 __all__ = [
@@ -60,16 +61,16 @@ def read_samples(path: Path) -> dict[str, Any]:
     Raises StoreError, with file and line, for a missing file and any other bad row.
     """
     header, rows = _read_rows(path)
+    wanted = BLOCK_COLUMNS if "in_flight" in header else COLUMNS
+    if missing := [name for name in wanted if name not in header]:
+        raise _bad_row(path, 1, f"there is no column {missing[0]}")
     columns: dict[str, Any] = {}
     for i, name in enumerate(header):
-        convert = _converter(name)
-        values = []
-        for number, row in enumerate(rows, start=2):
-            try:
-                values.append(convert(row[i]))
-            except (ValueError, OverflowError) as error:
-                raise _bad_row(path, number, f"{name} cannot be {row[i]!r}") from error
-        columns[name] = values if name == "sub_ns" else np.array(values, dtype=_dtype(name))
+        cells = [row[i] for row in rows]
+        try:
+            columns[name] = _column(name, cells)
+        except (ValueError, OverflowError):
+            raise _bad_cell(path, name, cells) from None
     return columns
 
 
@@ -87,18 +88,11 @@ def append_samples(
             wrong = sorted(set(row) ^ set(columns))
             raise StoreError(f"A sample row has or lacks {', '.join(wrong)}.", reason="columns")
         writer.writerow([_text(name, row[name]) for name in columns])
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        cut_torn_line(path)
-        is_empty = not path.exists() or path.stat().st_size == 0
-        header = ",".join(columns) + "\n" if is_empty else ""
-        append_synced(path, (header + text.getvalue()).encode("utf-8"))
-    except OSError as error:
-        raise StoreError(
-            f"The samples {path} cannot be written: {error.strerror}.",
-            reason="write",
-            hint="Free some space or fix the permissions, then run again to resume.",
-        ) from error
+    make_folders(path.parent)
+    cut_torn_line(path)
+    is_empty = not path.exists() or path.stat().st_size == 0
+    header = ",".join(columns) + "\n" if is_empty else ""
+    append_synced(path, (header + text.getvalue()).encode("utf-8"))
 
 
 def drop_unfinished_epochs(path: Path, epochs_done: int) -> None:
@@ -134,7 +128,10 @@ def _read_rows(path: Path) -> tuple[list[str], list[list[str]]]:
     lines = text.split("\n")
     # After the last line break stands nothing, or a row that was being written.
     lines.pop()
-    rows = [next(csv.reader([line]), []) for line in lines]
+    try:
+        rows = [_fields(line) for line in lines]
+    except csv.Error as error:
+        raise _bad_line(path, lines, error) from error
     if not rows:
         return list(COLUMNS), []
     header, *body = rows
@@ -146,6 +143,32 @@ def _read_rows(path: Path) -> tuple[list[str], list[list[str]]]:
     return header, body
 
 
+def _fields(line: str) -> list[str]:
+    # A reader per line costs much, and nothing that is written here is quoted.
+    special = '"' in line or "\r" in line or not line
+    return next(csv.reader([line]), []) if special else line.split(",")
+
+
+def _bad_line(path: Path, lines: Sequence[str], error: csv.Error) -> StoreError:
+    """Return what to raise about the first line that is no row."""
+    for number, line in enumerate(lines, start=1):
+        try:
+            _fields(line)
+        except csv.Error:
+            return _bad_row(path, number, str(error))
+    raise AssertionError("Every line is a row.")
+
+
+def _bad_cell(path: Path, name: str, cells: Sequence[str]) -> StoreError:
+    """Return what to raise about the first of a column's cells that cannot be read."""
+    for number, cell in enumerate(cells, start=2):
+        try:
+            _column(name, [cell])
+        except (ValueError, OverflowError):
+            return _bad_row(path, number, f"{name} cannot be {cell[:80]!r}")
+    raise AssertionError(f"Every cell of {name} can be read.")
+
+
 def _bad_row(path: Path, number: int, what: str) -> StoreError:
     return StoreError(
         f"{path}:{number}: {what}.",
@@ -154,20 +177,25 @@ def _bad_row(path: Path, number: int, what: str) -> StoreError:
     )
 
 
-def _converter(name: str) -> Callable[[str], Any]:
+def _column(name: str, cells: Sequence[str]) -> Any:
+    """Return a column's values. Raises ValueError or OverflowError where a cell has none."""
     if name in _TEXT:
-        return str
-    if name == "sub_ns":
-        return _floats
-    return int if name in _WHOLE else float
+        return np.array(cells, dtype=str)
+    if name in _WHOLE:
+        return np.array(list(map(int, cells)), dtype=np.int64)
+    if name != "sub_ns":
+        return _finite(cells)
+    # All rows are read as one array: one for each took most of the time of a file.
+    parts = [cell.split(";") if cell else [] for cell in cells]
+    values = _finite([text for row in parts for text in row])
+    return [values[start:end] for start, end in pairwise(accumulate(map(len, parts), initial=0))]
 
 
-def _floats(text: str) -> Array:
-    return np.array([float(part) for part in text.split(";")] if text else [], dtype=np.float64)
-
-
-def _dtype(name: str) -> type[Any]:
-    return str if name in _TEXT else np.int64 if name in _WHOLE else np.float64
+def _finite(cells: Sequence[str]) -> Array:
+    values = np.array(list(map(float, cells)), dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise ValueError(cells)
+    return values
 
 
 def _text(name: str, value: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ngraphbench.errors import StoreError
-from ngraphbench.store.disk import write_whole
+from ngraphbench.store.disk import make_folders, write_whole
 from ngraphbench.summary import Samples
 from ngraphbench.types import Json
 
@@ -79,15 +79,8 @@ def write_snapshot(
         "sessions": [session for session in sessions if session["session_id"] in used],
         "samples": slots,
     }
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps(whole, separators=(",", ":"), ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise StoreError(
-            f"{path} cannot be written: {error.strerror}.",
-            reason="write",
-            hint="Give another file.",
-        ) from error
+    make_folders(path.parent)
+    write_whole(path, json.dumps(whole, separators=(",", ":")) + "\n")
     return path
 
 
@@ -112,7 +105,7 @@ def read_snapshot(path: Path) -> Snapshot:
     """Return the snapshot in a file. Raises StoreError when it holds something else."""
     try:
         found: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise StoreError(
             f"{path} cannot be read: {error}.", reason="corrupt", hint=_HINT
         ) from error

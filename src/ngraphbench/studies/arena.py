@@ -21,7 +21,7 @@ from ngraphbench.summary import verdict as judge
 
 __all__ = ["Arena", "Fastest", "Judged", "Side", "arenas"]
 
-State: TypeAlias = Literal["one", "tie", "unresolved", "alone", "none"]
+State: TypeAlias = Literal["one", "tie", "unresolved", "alone", "none", "untrusted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,8 @@ class Fastest:
     """Who is fastest compiled at one batch size; the first of ``top`` has the best estimate.
 
     ``state``: ``one`` is surely fastest; ``tie``: all of ``top`` are equal; ``unresolved``:
-    some of it cannot be told apart; ``alone``: no other has a result; ``none``: nobody has.
+    some of it cannot be told apart; ``alone``: no other has a result; ``none``: nobody has;
+    ``untrusted``: every session of that batch size failed its A/A control.
     ``lead`` is the throughput of the first over that of the best of those below the top.
     """
 
@@ -95,6 +96,11 @@ class Arena:
             for cell in group.cells:
                 found.setdefault(cell.label, cell)
         return found
+
+    def untrusted(self, batch: int) -> bool:
+        """Return whether every session of a batch size failed its own A/A control."""
+        found = {group.session_id for model in self.models for group in self.groups(model, batch)}
+        return bool(found) and all(map(self.evidence.untrusted, found))
 
     def baseline(self, model: str, batch: int) -> str:
         """Return the label of the baseline, or an empty string."""
@@ -179,6 +185,8 @@ class Arena:
         found = {model: cell for model, cell in best.items() if cell is not None}
         if not found:
             return Fastest(batch, "none", ())
+        if self.untrusted(batch):
+            return Fastest(batch, "untrusted", tuple(self.names[model] for model in found))
         ranked = sorted(found, key=lambda model: _estimate(found[model].latency))
         first = ranked[0]
         if len(ranked) == 1:

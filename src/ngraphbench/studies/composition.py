@@ -5,8 +5,9 @@ Compiled means under the compiler that suits a model best; comparisons are of pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeAlias
 
 from ngraphbench.analysis.contrasts import contrast
@@ -40,12 +41,17 @@ Standing: TypeAlias = Literal["best", "level", "behind", "open"]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of block on one device at one batch size: its newest group by depth."""
+    """One kind of block on one device at one batch size.
+
+    ``sessions`` has its groups by session and depth, the newest session last; ``groups`` one
+    for each depth, of the session that has most depths.
+    """
 
     title: str
     family: str
     sizes: Mapping[str, int]
     groups: Mapping[int, Group]
+    sessions: Mapping[str, Mapping[int, Group]]
 
     @property
     def place(self) -> tuple[object, ...]:
@@ -58,9 +64,12 @@ class Kind:
 
     def compiled(self, depth: int) -> dict[str, Cell]:
         """Return the compiled cells of a depth that may stand in an order."""
-        group = self.groups[depth]
-        left_out = (group.baseline, ONNX_BASELINE)
-        return {name: c for name, c in comparable(group).items() if name not in left_out}
+        return _compiled(self.groups[depth])
+
+    def cells_in(self, session_id: str, label: str) -> dict[int, Cell]:
+        """Return the cells by depth that one session has of a candidate."""
+        cells = {d: _compiled(g).get(label) for d, g in self.sessions.get(session_id, {}).items()}
+        return {depth: cell for depth, cell in cells.items() if cell is not None}
 
     def fastest(self, depth: int) -> Cell | None:
         """Return the fastest compiled cell of a depth."""
@@ -136,10 +145,19 @@ class Hybrid:
     verdict: Literal["less", "more", "alike", "unresolved"]
 
 
+def _compiled(group: Group) -> dict[str, Cell]:
+    left_out = (group.baseline, ONNX_BASELINE)
+    return {name: c for name, c in comparable(group).items() if name not in left_out}
+
+
 def kinds(evidence: Evidence) -> list[Kind]:
-    """Return the kinds of blocks of a run, each with its newest group by depth."""
+    """Return the kinds of blocks of a run.
+
+    Each depth is of the session that has most depths of the kind; one that failed its A/A
+    control comes last, and the newest of equals first.
+    """
     order = {session_id: i for i, session_id in enumerate(evidence.sessions)}
-    gathered: dict[tuple[object, ...], dict[int, Group]] = {}
+    gathered: dict[tuple[object, ...], dict[str, dict[int, Group]]] = {}
     models: dict[tuple[object, ...], Json] = {}
     for group in sorted(evidence.groups, key=lambda g: order.get(g.session_id, -1)):
         model = group.cells[0].record["case"]["model"]
@@ -147,16 +165,32 @@ def kinds(evidence: Evidence) -> list[Kind]:
             continue
         rest = tuple(sorted((k, v) for k, v in model["args"].items() if k != "depth"))
         key = (_family(model), rest, *group.setting)
-        gathered.setdefault(key, {})[int(model["args"]["depth"])] = group
+        by_depth = gathered.setdefault(key, {}).setdefault(group.session_id, {})
+        by_depth[int(model["args"]["depth"])] = group
         models.setdefault(key, model)
-    several = len({key[1] for key in gathered}) > 1
+    varying = _varying(models.values())
     found = []
-    for key, groups in gathered.items():
+    for key, sessions in gathered.items():
+        groups: dict[int, Group] = {}
+        for by_depth in sorted(sessions.values(), key=partial(_trust, evidence)):
+            groups |= by_depth
         sizes = {k: int(v) for k, v in models[key]["args"].items() if k != "depth"}
-        query = "&".join(f"{k}={v}" for k, v in sorted(sizes.items())) if several else ""
+        query = "&".join(f"{k}={v}" for k, v in sorted(sizes.items()) if k in varying)
         title = f"block:{key[0]}" + (f"?{query}" if query else "")
-        found.append(Kind(title, str(key[0]), sizes, dict(sorted(groups.items()))))
+        found.append(Kind(title, str(key[0]), sizes, dict(sorted(groups.items())), sessions))
     return found
+
+
+def _varying(models: Collection[Json]) -> set[str]:
+    """Return the sizes, depth aside, that differ among models."""
+    keys = {key for model in models for key in model["args"]} - {"depth"}
+    return {key for key in keys if len({model["args"].get(key) for model in models}) > 1}
+
+
+def _trust(evidence: Evidence, by_depth: Mapping[int, Group]) -> tuple[bool, int]:
+    session_id = next(iter(by_depth.values())).session_id
+    working = sum(bool(_compiled(group)) for group in by_depth.values())
+    return not evidence.untrusted(session_id), working
 
 
 def _family(model: Json) -> str:
@@ -215,12 +249,22 @@ def _ranked(evidence: Evidence, rows: Sequence[_Row]) -> list[Material]:
 
 
 def _worth(evidence: Evidence, best: _Row, other: _Row, rivals: int) -> Interval | None:
-    """Return computation per second of one kind over that of the best."""
-    session_id = next(iter(best[1].values())).key[0]
-    if evidence.untrusted(session_id):
+    """Return computation per second of one kind over that of the best.
+
+    Of the sessions that hold both, from the one with most depths of both.
+    """
+    label, other_label = (next(iter(row[1].values())).label for row in (best, other))
+    held = [
+        (best[0].cells_in(session_id, label), other[0].cells_in(session_id, other_label))
+        for session_id in best[0].sessions
+        if not evidence.untrusted(session_id)
+    ]
+    # The last of equals is the newest.
+    mine, theirs = max(reversed(held), key=lambda pair: min(map(len, pair)), default=({}, {}))
+    if not mine or not theirs:
         return None
-    level = holm(evidence.profile(session_id).confidence, 0, rivals)
-    cost = marginal_ratio(evidence, best[1], other[1], level)
+    level = holm(evidence.profile(next(iter(mine.values())).key[0]).confidence, 0, rivals)
+    cost = marginal_ratio(evidence, mine, theirs, level)
     share = other[3]["block_flops"] / best[3]["block_flops"]
     return cost.scaled(share) if cost else None
 
@@ -285,12 +329,16 @@ def _front(evidence: Evidence, cells: Sequence[Cell], capacity: Sequence[int]) -
 
 
 def hybrids(evidence: Evidence, found: Sequence[Kind]) -> list[Hybrid]:
-    """Return every hybrid kind against every simple one, by compiler, at the deepest depth."""
+    """Return every hybrid kind against every simple one, by compiler, at the deepest depth.
+
+    Only blocks of the same sizes are compared: a wider one may gain more whatever it is made of.
+    """
     made = []
     for mixed in (kind for kind in found if kind.family in HYBRIDS):
         for plain in found:
             depths = set(mixed.groups) & set(plain.groups)
-            if plain.family in HYBRIDS or plain.place != mixed.place or not depths:
+            alike = (plain.place, plain.sizes) == (mixed.place, mixed.sizes)
+            if plain.family in HYBRIDS or not alike or not depths:
                 continue
             depth = max(depths)
             for label in mixed.compiled(depth):

@@ -212,7 +212,13 @@ def _memory(cell: Cell, limit: int) -> Check:
 
 
 def _percent_over(value: float, limit: float) -> str:
-    return f"{100 * (value / limit - 1):.2g} %"
+    """Return by how much, with two digits, and never as a power of ten.
+
+    >>> _percent_over(1.005, 1.0), _percent_over(903.0, 33.0)
+    ('0.5 %', '2,636 %')
+    """
+    percent = 100 * (value / limit - 1)
+    return f"{percent:,.0f} %" if percent >= 10 else f"{percent:.2g} %"
 
 
 def _ms(value: Interval) -> str:

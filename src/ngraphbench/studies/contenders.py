@@ -11,7 +11,6 @@ from typing import Literal, TypeAlias
 
 from ngraphbench.analysis.tables import Cell, Evidence
 from ngraphbench.analysis.topset import resolved_slower, verdict_confidence
-from ngraphbench.case import Case
 from ngraphbench.summary import Comparison
 
 __all__ = ["Contenders", "Prefer", "name_of"]
@@ -26,7 +25,7 @@ def name_of(cell: Cell) -> str:
 
 
 class Contenders:
-    """The newest record of every cell, by case id, with comparisons of paired rounds.
+    """``cells``, the newest of each case by its id, with comparisons of paired rounds.
 
     ``prefer`` is what is compared: ``throughput`` time per item, ``latency`` time per call.
     """
@@ -39,14 +38,10 @@ class Contenders:
         self._all: dict[str, list[Cell]] = {}
         for cell in newest:
             self._all.setdefault(cell.key[1], []).append(cell)
+        self.cells = {case_id: cells[0] for case_id, cells in self._all.items()}
         self._baselines = {
             cell.key: group.baseline for group in evidence.groups for cell in group.cells
         }
-
-    @property
-    def cells(self) -> dict[str, Cell]:
-        """The newest cell by case id."""
-        return {case_id: cells[0] for case_id, cells in self._all.items()}
 
     def is_baseline(self, cell: Cell) -> bool:
         """Return whether a cell is what its session compares others with."""
@@ -105,10 +100,6 @@ class Contenders:
             confidence=verdict_confidence(profile.confidence, raced=raced),
             tie=profile.tie,
         )
-
-    def case(self, case_id: str) -> Case:
-        """Return what was measured."""
-        return Case.from_json(self.cells[case_id].record["case"])
 
 
 def _scaled(found: Comparison, factor: float) -> Comparison:

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ngraphbench.errors import StoreError
+from ngraphbench.report.wording import visible
 from ngraphbench.session.state import ARTIFACTS
-from ngraphbench.store.disk import write_whole
+from ngraphbench.store.disk import copy_folder, move, write_whole, writing
 from ngraphbench.studies.constraints import Constraints
 from ngraphbench.types import Json
 
@@ -50,7 +51,7 @@ class Asked:
             found: Json = json.loads((folder / ASKED).read_text(encoding="utf-8"))
             constraints = Constraints.from_json(found["constraints"])
             return cls(constraints, found["prefer"], found["base"])
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise StoreError(
                 f"{folder} is not the folder of a deployment study: {error}.",
                 reason="no-run",
@@ -79,8 +80,11 @@ def deliver(folder: Path, record: Json | None, *, base: str, baseline: str) -> D
     (folder / SCRIPT).unlink(missing_ok=True)
     if record is None:
         return Delivered(None, None, None, None)
+    command = _command(record)
+    if not command:
+        return Delivered(None, None, None, None, "its record's command is no `ngb bench`")
     script = folder / SCRIPT
-    write_whole(script, _script(record, base, baseline))
+    write_whole(script, _script(record, command, base=base, baseline=baseline))
     script.chmod(0o755)
     costs, key = record["costs"], record["case_id"][:16]
     kept = folder / "confirm" / ARTIFACTS
@@ -90,13 +94,38 @@ def deliver(folder: Path, record: Json | None, *, base: str, baseline: str) -> D
     if not found:
         lack = f"{record['case']['compiler']['name']} saves no artefact: each start compiles"
         return Delivered(None, None, None, script, lack)
-    shutil.copytree(found[0], folder / ARTEFACT)
+    _copy(found[0], folder / ARTEFACT)
     load_s = costs.get("artifact_load_s")
     lack = "" if load_s is not None else "its load time was not measured: a single launch"
     return Delivered(folder / ARTEFACT, costs.get("artifact_bytes"), load_s, script, lack)
 
 
-def _script(record: Json, base: str, baseline: str) -> str:
+def _copy(source: Path, target: Path) -> None:
+    """Copy a folder, which appears whole or not at all. Raises StoreError."""
+    partial = target.with_name(f"{target.name}.part")
+    # That of an earlier attempt that was killed.
+    shutil.rmtree(partial, ignore_errors=True)
+    with writing(target):
+        copy_folder(source, partial)
+    try:
+        move(partial, target)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _command(record: Json) -> str:
+    """Return a record's command, every word quoted anew; empty where it is another's.
+
+    Records come from devices, too, and the script is run by a shell.
+    """
+    try:
+        words = shlex.split(record["command"])
+    except ValueError:
+        return ""
+    return shlex.join(words) if words[:2] == ["ngb", "bench"] else ""
+
+
+def _script(record: Json, command: str, *, base: str, baseline: str) -> str:
     case, environment = record["case"], record["environment"]
     packages = ", ".join(f"{k} {v}" for k, v in sorted(environment["packages"].items()))
     head = [
@@ -106,6 +135,6 @@ def _script(record: Json, base: str, baseline: str) -> str:
         f"It was measured with Python {environment['python']}; {packages or 'no packages'}.",
         "Options of `ngb bench` may be added, such as --json or --out DIR.",
     ]
-    comments = "".join(f"# {line}\n" for text in head for line in text.splitlines())
-    command = f"{record['command']} --baseline {shlex.quote(baseline)}"
-    return f'#!/bin/sh\n{comments}cd {shlex.quote(base)} || exit 2\nexec {command} "$@"\n'
+    comments = "".join(f"# {visible(line)}\n" for text in head for line in text.splitlines())
+    whole = f"{command} --baseline {shlex.quote(baseline)}"
+    return f'#!/bin/sh\n{comments}cd {shlex.quote(base)} || exit 2\nexec {whole} "$@"\n'

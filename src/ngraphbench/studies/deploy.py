@@ -7,7 +7,7 @@ that cannot be told apart from it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal, TypeAlias
 
@@ -19,7 +19,7 @@ from ngraphbench.analysis.tables import Cell, Evidence, Interval, Read, join
 from ngraphbench.case import Limits
 from ngraphbench.studies.constraints import Check, Constraints, State, checks_of, state_of
 from ngraphbench.studies.contenders import Contenders, Prefer, name_of
-from ngraphbench.studies.refinement import Refinement, Wanted, refine
+from ngraphbench.studies.refinement import AGAIN, Refinement, Wanted, refine
 from ngraphbench.types import Json
 
 __all__ = ["Candidate", "Deployment", "Parts", "deploy", "finalists"]
@@ -30,8 +30,6 @@ Parts: TypeAlias = tuple[Sequence[Json], Sequence[Json], Read]
 
 FINALISTS = 4
 """So many of each batch size and precision are confirmed at most."""
-
-AGAIN = ("timeout", "oom", "unstable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +146,30 @@ def deploy(
     )
 
 
-def finalists(race: Parts, constraints: Constraints, *, prefer: Prefer = "throughput") -> list[str]:
+def finalists(
+    race: Parts,
+    constraints: Constraints,
+    *,
+    prefer: Prefer = "throughput",
+    confirmed: Parts | None = None,
+    tried: Collection[str] = (),
+) -> list[str]:
     """Return the case ids to confirm: of each batch size and precision those that may win.
 
-    Who surely misses a constraint already does not count, so that it keeps nobody out.
+    Who surely misses a constraint already does not count, so that it keeps nobody out. Where
+    some were ``confirmed``, these are the next best of those that were not ``tried``, as long
+    as no confirmed one may still be chosen: what is slower back to back may keep a p99 that the
+    fastest misses.
     """
     field = Contenders(Evidence(*race), prefer)
+    if confirmed is not None:
+        finals = Contenders(Evidence(*confirmed), prefer).cells.values()
+        if any(one.ranked and state_of(checks_of(one, constraints)) != "fails" for one in finals):
+            return []
     groups: dict[tuple[int, str], list[str]] = {}
     for case_id, cell in field.cells.items():
+        if case_id in tried:
+            continue
         if cell.ranked and state_of(checks_of(cell, constraints)) != "fails":
             case = cell.record["case"]
             groups.setdefault((case["batch"], case["precision"]), []).append(case_id)

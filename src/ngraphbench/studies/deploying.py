@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ngraphbench import api
+from ngraphbench.analysis.tables import Evidence
 from ngraphbench.errors import SpecError
 from ngraphbench.plan import Plan
 from ngraphbench.profiles import PROFILES
@@ -131,11 +132,29 @@ def _measure(experiment: Experiment, folder: Path, asked: Asked, observe: api.Ob
     )
     run = api.execute(race, out=folder / RACE, observe=observe)
     asked.write(folder)
-    kept = finalists(_parts(run), asked.constraints, prefer=asked.prefer)
-    if not kept:
-        return
-    update: Json = {"best": False, "rate": asked.constraints.rate_per_s}
-    update["tails"] = _tails_s(run, kept, experiment, asked.constraints)
+    wanted, prefer = asked.constraints, asked.prefer
+    kept = finalists(_parts(run), wanted, prefer=prefer)
+    tried: list[str] = []
+    while kept:
+        confirmed = _confirm(experiment, run, kept, folder=folder, wanted=wanted, observe=observe)
+        tried += kept
+        kept = finalists(
+            _parts(run), wanted, prefer=prefer, confirmed=_parts(confirmed), tried=tried
+        )
+
+
+def _confirm(
+    experiment: Experiment,
+    race: api.Run,
+    kept: Sequence[str],
+    *,
+    folder: Path,
+    wanted: Constraints,
+    observe: api.Observe,
+) -> api.Run:
+    """Return the run of finalists, these among them, without racing and alone at the rate."""
+    update: Json = {"best": False, "rate": wanted.rate_per_s}
+    update["tails"] = _tails_s(race, kept, experiment, wanted)
     measure = experiment.measure.model_copy(update=update)
 
     def arrange(plan: Plan) -> Plan:
@@ -145,6 +164,7 @@ def _measure(experiment: Experiment, folder: Path, asked: Asked, observe: api.Ob
 
     confirm = experiment.model_copy(update={"measure": measure})
     api.execute(confirm, out=folder / CONFIRM, observe=observe, arrange=arrange)
+    return api.Run.open(folder / CONFIRM)
 
 
 def _tails_s(
@@ -196,7 +216,5 @@ def _chosen(confirm: api.Run | None, found: Deployment) -> Json | None:
     """Return the record that the decision is of, the newest of its cell."""
     if found.choice is None or confirm is None:
         return None
-    from ngraphbench.analysis.tables import Evidence
-
     cells = Contenders(Evidence(*_parts(confirm)), found.prefer).cells
     return cells[found.choice.case_id].record

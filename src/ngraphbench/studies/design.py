@@ -6,7 +6,6 @@ what is decided is who is fastest compiled, and who keeps the place it had uncom
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TypeAlias
@@ -22,7 +21,7 @@ from ngraphbench.analysis.ranking import (
     rankings,
     settling,
 )
-from ngraphbench.analysis.reversal import Reversal, reversals
+from ngraphbench.analysis.reversal import Reversal, reversals_of
 from ngraphbench.analysis.tables import Cell, Evidence, Interval, Read, join
 from ngraphbench.case import ONNX_BASELINE, Limits
 from ngraphbench.studies.arena import Arena, Fastest, arenas
@@ -36,7 +35,12 @@ from ngraphbench.studies.standing import (
 )
 from ngraphbench.types import Json
 
-__all__ = ["Archetype", "Design", "Gain", "Order", "Place", "Support", "design"]
+__all__ = ["SIDE_BY_SIDE", "Archetype", "Design", "Gain", "Order", "Place", "Support", "design"]
+
+SIDE_BY_SIDE = ("compiler", "model")
+"""What a session holds. Orders are told at one batch size: a session of all of them would hold
+several times as many programs, and what no longer fits into memory is measured later, with
+nothing to be put in order with."""
 
 ACCURACY = "Speed and support alone: what an archetype can learn is not measured."
 
@@ -184,14 +188,13 @@ def design(
 
     Where a pair was measured in several sessions the newest counts.
     """
-    read = functools.cache(read)
     evidence = Evidence(records, sessions, read)
     found, wanted = [], []
     for arena in arenas(evidence):
         place, cells = _place(arena)
         found.append(place)
         wanted += cells
-    named = _newest(evidence, reversals(records, sessions, read))
+    named = _newest(evidence, reversals_of(evidence))
     wanted += wanted_orders(evidence, [(one.order, order, one.settle) for one, order in named])
     orders = tuple(one for one, _ in named)
     plain = [one.order for one in orders]
@@ -202,7 +205,13 @@ def design(
         orders=orders,
         rankings=tuple(rankings(plain)),
         flips=tuple(changed),
-        refinement=refine(wanted, evidence.sessions, name="design-next", limits=limits),
+        refinement=refine(
+            wanted,
+            evidence.sessions,
+            name="design-next",
+            limits=limits,
+            interleave=SIDE_BY_SIDE,
+        ),
     )
 
 
@@ -277,6 +286,8 @@ def _fastest_sentences(title: str, fastest: Sequence[Fastest]) -> list[str]:
             told.append(
                 f"{where} it is unresolved which of {names} is the fastest archetype compiled."
             )
+        elif state == "untrusted":
+            told.append(f"{where} nothing can be told: the session failed its A/A control.")
         elif state == "alone":
             told.append(f"{where} only {names} has a compiled result.")
         else:
@@ -298,7 +309,7 @@ _Placed: TypeAlias = tuple[Order, Reversal]
 
 
 def _newest(evidence: Evidence, found: Sequence[Reversal]) -> list[_Placed]:
-    """Return one order per pair, batch size and compiler, of the newest session."""
+    """Return one order per pair, batch size and compiler, of the newest session to be trusted."""
     titles = {
         (group.title, group.session_id): str(group.cells[0].record["case"]["model"]["label"])
         for group in evidence.groups
@@ -306,10 +317,15 @@ def _newest(evidence: Evidence, found: Sequence[Reversal]) -> list[_Placed]:
     plain = {title: name for (title, _), name in titles.items()}
     newest: dict[tuple[object, ...], Reversal] = {}
     rank = {session_id: i for i, session_id in enumerate(evidence.sessions)}
-    for order in sorted(found, key=lambda one: rank.get(one.session_id, -1)):
+
+    def worth(one: Reversal) -> tuple[bool, int]:
+        return one.reason != "untrusted", rank.get(one.session_id, -1)
+
+    for order in sorted(found, key=worth):
         names = frozenset(plain[name] for name in (order.model_a, order.model_b))
         newest[names, order.batch, order.device, order.precision, order.compiler] = order
-    kept = [order for order in found if any(order is one for one in newest.values())]
+    counted = {id(order) for order in newest.values()}
+    kept = [order for order in found if id(order) in counted]
     return [
         (
             Order(

@@ -1,13 +1,14 @@
-"""The development study: which blocks, how deep, under which compiler.
+"""The development study: which blocks, how deep and how wide, under which compiler.
 
-It repeats blocks at one width and resolution, measures all of them in one session, and asks
-two things of each compiler: does it gain from repetition, or is it an overhead that is spread
+It repeats blocks at some widths, measures all of them in one session, and asks two
+things of each compiler: does it gain from repetition, or is it an overhead that is spread
 over more blocks; and how much of each block fits within a limit of latency.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal, TypeAlias
@@ -44,13 +45,14 @@ __all__ = ["Development", "Finding", "Mechanism", "Viable", "develop", "models_o
 BENT = 0.05
 """A line whose lack of fit is less probable than this by chance is called bent."""
 
-Mechanism: TypeAlias = Literal["repetition", "dearer", "overhead", "none", "unresolved"]
+Mechanism: TypeAlias = Literal["repetition", "dearer", "overhead", "falls", "none", "unresolved"]
 
 WORDS: Mapping[Mechanism, str] = {
     "repetition": "repeated blocks get cheaper",
     "dearer": "repeated blocks get dearer",
     "overhead": "the speed-up grows because an overhead is spread over more blocks",
-    "none": "the speed-up does not grow with depth",
+    "falls": "the speed-up falls with depth",
+    "none": "the speed-up is level over depth",
     "unresolved": "what depth does to the speed-up is unresolved",
 }
 
@@ -66,7 +68,7 @@ class Finding:
     def sentence(self) -> str:
         """One sentence without a full stop, for people."""
         fit = self.fit
-        head = f"{fit.title}, {fit.label}, batch {fit.batch}: {WORDS[self.mechanism]}"
+        head = f"{fit.name}, {fit.label}, batch {fit.batch}: {WORDS[self.mechanism]}"
         if fit.speedups:
             first, last = fit.speedups[0], fit.speedups[-1]
             head += (
@@ -79,10 +81,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Viable:
-    """The deepest model of one kind of block that surely stays within the limit.
+    """The deepest model of one kind of block, of one width, that surely stays within the limit.
 
-    ``flops`` and ``parameters`` are of one image; None where they are not known. Nothing is
-    measured of what the model can learn.
+    ``title`` says what tells it from other kinds of the run. ``flops`` and ``parameters`` are of
+    one image; None where they are not known. Nothing is measured of what the model can learn.
     """
 
     title: str
@@ -144,7 +146,7 @@ class Development:
 
 
 def models_of(
-    families: Sequence[str], depths: Sequence[int], *, width: int, resolution: int
+    families: Sequence[str], depths: Sequence[int], *, widths: Sequence[int], resolution: int
 ) -> list[str]:
     """Return the models of a study. Raises SpecError for families and sizes that do not fit."""
     if len(set(depths)) < 2:
@@ -155,7 +157,7 @@ def models_of(
             hint="Write --depth 1,2,4,8.",
         )
     models = []
-    for family in families:
+    for family, width in itertools.product(families, sorted(set(widths))):
         for depth in sorted(set(depths)):
             sizes = {"depth": depth, "width": width, "resolution": resolution}
             block_sizes(family, sizes)
@@ -196,8 +198,8 @@ def develop(
     findings = tuple(
         Finding(fit, mechanism(fit)) for fit in fits if fit.label != fit.baseline and not fit.reason
     )
-    viable = () if limit_ms is None else tuple(_viable(evidence, limit_ms, count))
     found, size = kinds(evidence), _sized(count)
+    viable = () if limit_ms is None else tuple(_viable(found, limit_ms, size))
 
     def marginal_ms(kind: Kind, label: str) -> Interval | None:
         return next((fit.beta_ms for fit in fits if fit.label == label and is_of(fit, kind)), None)
@@ -236,7 +238,8 @@ def mechanism(fit: DepthFit) -> Mechanism:
     """Return what a fit says of repetition.
 
     Blocks get cheaper or dearer where the line is bent, and surely in that direction. Where it
-    is straight a speed-up that surely grows is an overhead that is spread.
+    is straight a speed-up that surely grows is an overhead that is spread; one that surely
+    falls says that the baseline spreads more of its own.
     """
     if fit.trend is None:
         return "unresolved"
@@ -246,7 +249,9 @@ def mechanism(fit: DepthFit) -> Mechanism:
         return "dearer" if fit.bend.low > 1.0 else "unresolved"
     if fit.trend.low > 1.0:
         return "overhead"
-    return "none" if fit.trend.high < 1.0 or _level(fit.trend) else "unresolved"
+    if _level(fit.trend):
+        return "none"
+    return "falls" if fit.trend.high < 1.0 else "unresolved"
 
 
 def _level(trend: Interval) -> bool:
@@ -254,31 +259,22 @@ def _level(trend: Interval) -> bool:
     return trend.low > 0.98 and trend.high < 1.02
 
 
-def _viable(evidence: Evidence, limit_ms: float, count: Count | None) -> list[Viable]:
-    """Return the deepest model within the limit, by kind of block, candidate and batch size."""
-    deepest: dict[tuple[str, str, int], Viable] = {}
-    for group in evidence.groups:
-        model = group.cells[0].record["case"]["model"]
-        if model["kind"] != "block":
-            continue
-        family = str(model["source"]).partition("?")[0].partition(":")[2]
-        sizes = {key: int(value) for key, value in model["args"].items()}
-        for cell in group.cells:
-            latency = cell.latency
+def _viable(found: Sequence[Kind], limit_ms: float, count: Count) -> list[Viable]:
+    """Return the deepest model within the limit, by kind of block and candidate."""
+    deepest: dict[tuple[int, str], Viable] = {}
+    for number, kind in enumerate(found):
+        held = [one for by_depth in kind.sessions.values() for one in by_depth.items()]
+        for depth, cell in ((depth, cell) for depth, group in held for cell in group.cells):
+            latency, key = cell.latency, (number, cell.label)
             if not cell.ranked or latency is None or latency.high > limit_ms:
                 continue
-            key = (family, cell.label, group.batch)
-            if key not in deepest or sizes["depth"] > deepest[key].depth:
-                found = count(family, sizes) if count else {}
-                deepest[key] = Viable(
-                    f"block:{family}",
-                    cell.label,
-                    group.batch,
-                    sizes["depth"],
-                    latency,
-                    found.get("flops"),
-                    found.get("parameters"),
-                )
+            # Of equal depths that of the newest session.
+            if key in deepest and depth < deepest[key].depth:
+                continue
+            sizes = count(kind.family, {**kind.sizes, "depth": depth})
+            flops, parameters = sizes.get("flops"), sizes.get("parameters")
+            here = (kind.title, cell.label, kind.batch, depth)
+            deepest[key] = Viable(*here, latency, flops, parameters)
     return list(deepest.values())
 
 

@@ -7,6 +7,7 @@ cells more than are wanted. Run into the folder of the study, it adds sessions o
 from __future__ import annotations
 
 import io
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,12 +16,15 @@ from typing import Any
 
 from ngraphbench.analysis.tables import Cell
 from ngraphbench.case import Case, Limits, Method, ModelRef, canonical
-from ngraphbench.errors import SpecError, StoreError
+from ngraphbench.errors import SpecError
 from ngraphbench.profiles import PROFILES
+from ngraphbench.report.wording import visible
 from ngraphbench.spec import build_experiment, load_experiment
+from ngraphbench.store.disk import write_whole, writing
 from ngraphbench.types import VENDOR_THREADS, Json
 
 __all__ = [
+    "AGAIN",
     "LONGER",
     "NEXT",
     "Refinement",
@@ -32,6 +36,9 @@ __all__ = [
 ]
 
 NEXT = "next.yaml"
+
+AGAIN = ("timeout", "oom", "unstable")
+"""Statuses that another measurement may change; a crash or a wrong output is an answer."""
 
 LONGER = {"quick": "default", "default": "thorough"}
 """The profile that says more; there is none beyond ``thorough``, which is run once more."""
@@ -68,6 +75,8 @@ class Refinement:
 
         writer, text = YAML(typ="safe", pure=True), io.StringIO()
         writer.default_flow_style = False
+        # Names are written as they are, unless one of them would act on who looks at the file.
+        writer.allow_unicode = json.dumps(self.experiment, ensure_ascii=False).isprintable()
         writer.dump(self.experiment, text)
         head = [
             "Cells whose measurement would change or settle the decision:",
@@ -75,7 +84,8 @@ class Refinement:
             f"Run it with `{shlex.join(['ngb', 'run', str(path), '--out', str(run)])}`,",
             "then study that folder again.",
         ]
-        lines = [f"# {line}" for part in head for line in part.splitlines()]
+        # A control character in a comment would make the whole file unreadable.
+        lines = [f"# {visible(line)}" for part in head for line in part.splitlines()]
         return "\n".join(lines) + "\n" + text.getvalue()
 
 
@@ -86,12 +96,13 @@ def refine(
     name: str,
     limits: Limits | None = None,
     measure: Json | None = None,
+    interleave: Sequence[str] = ("compiler", "batch", "model", "precision"),
 ) -> Refinement | None:
     """Return the experiment that measures what is wanted, or None where nothing is.
 
     ``sessions`` are session records by id, ``limits`` those of the run, ``measure`` what the
-    experiment says there in any case. Models that are files are named by their whole paths,
-    so that the file may lie anywhere.
+    experiment says there in any case, ``interleave`` what a session holds. Models that are files
+    are named by their whole paths, so that the file may lie anywhere.
     """
     wanted = [one for one in wanted if one.cells]
     if not wanted:
@@ -109,7 +120,7 @@ def refine(
             {case.batch for case in cases} | {batch for one in wanted for batch in one.batches}
         ),
         "precision": _distinct([case.precision for case in cases]),
-        "interleave": ["compiler", "batch", "model", "precision"],
+        "interleave": list(interleave),
         "measure": {**_measure(wanted, cases, sessions), **(measure or {})},
         "limits": _limits(limits or Limits(), {cell.status for cell in cells}),
         # Another order of slots, so that it is another session than the one that is there.
@@ -266,15 +277,9 @@ def write_refinement(
     StoreError where it cannot be written.
     """
     path = folder / NEXT
-    try:
-        if found is None:
+    if found is None:
+        with writing(path):
             path.unlink(missing_ok=True)
-            return None
-        path.write_text(found.text(path, run or folder), encoding="utf-8")
-    except OSError as error:
-        raise StoreError(
-            f"{path} cannot be written: {error.strerror}.",
-            reason="write",
-            hint="Fix the permissions, or copy the run to a folder of yours.",
-        ) from error
+        return None
+    write_whole(path, found.text(path, run or folder))
     return path

@@ -9,22 +9,25 @@ from ngraphbench.analysis.ranking import Flip, Settle
 from ngraphbench.analysis.reversal import Reversal
 from ngraphbench.analysis.tables import Evidence
 from ngraphbench.studies.arena import Arena, Side
-from ngraphbench.studies.refinement import Wanted
+from ngraphbench.studies.refinement import AGAIN, Wanted
 
 __all__ = ["Standing", "standing", "wanted_flips", "wanted_here", "wanted_orders"]
 
 Standing: TypeAlias = Literal["stays", "falls", "undecided", "unsupported"]
 
-AGAIN = ("timeout", "oom", "unstable")
-"""Statuses that another measurement may change; a crash or a wrong output is an answer."""
+UNTRUSTED = "its session failed the A/A control"
 
 
 def standing(arena: Arena, model: str) -> tuple[Standing, list[str]]:
+    """Return whether a model keeps its place over all batch sizes, and the reasons if not."""
     lacking: list[str] = []
     fallen: list[str] = []
     undecided: list[str] = []
     for batch in arena.batches:
         if not arena.groups(model, batch):
+            continue
+        if arena.untrusted(batch):
+            undecided.append(f"batch {batch}: {UNTRUSTED}")
             continue
         best = arena.best(model, batch)
         if best is None:
@@ -75,6 +78,10 @@ def _wanted_sides(arena: Arena) -> list[Wanted]:
     """Return the cells that would settle who is fastest, or whether one keeps its place."""
     wanted = []
     for batch in arena.batches:
+        if arena.untrusted(batch):
+            cells = [cell for m in arena.models for cell in arena.cells(m, batch).values()]
+            wanted.append(Wanted(tuple(cells), f"batch {batch}: {UNTRUSTED}"))
+            continue
         for i, a in enumerate(arena.models):
             for b in arena.models[i + 1 :]:
                 for compiled in (True, False):
@@ -123,11 +130,10 @@ def wanted_orders(
     """
     wanted = []
     for plain, order, cure in named:
-        if order.verdict != "unresolved" or order.reason not in ("interval", "untrusted"):
+        # What is untrusted is asked for by batch sizes as a whole.
+        if order.verdict != "unresolved" or order.reason != "interval":
             continue
-        if order.reason == "interval" and (
-            cure in (None, Settle(None, None)) or not _looks_reversed(order)
-        ):
+        if cure in (None, Settle(None, None)) or not _looks_reversed(order):
             continue
         cells = []
         for title in (order.model_a, order.model_b):
@@ -136,7 +142,7 @@ def wanted_orders(
             cells += [cell for cell in group.cells if cell.label in labels] if group else []
         names = f"{plain.model_a} and {plain.model_b}"
         why = f"{names}, batch {order.batch}: does {order.compiler} keep their order?"
-        wanted.append(Wanted(tuple(cells), why, longer=order.reason == "interval"))
+        wanted.append(Wanted(tuple(cells), why, longer=True))
     return wanted
 
 

@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from ngraphbench.analysis.depth import DepthFit
 from ngraphbench.analysis.tables import Cell, Evidence
 from ngraphbench.studies.composition import Kind, Material
-from ngraphbench.studies.refinement import Wanted
+from ngraphbench.studies.refinement import AGAIN, Wanted
 
 __all__ = ["is_of", "wanted_at_limit", "wanted_failures", "wanted_fits", "wanted_materials"]
-
-AGAIN = ("timeout", "oom", "unstable")
-"""Statuses that another measurement may change."""
 
 
 def is_of(fit: DepthFit, kind: Kind) -> bool:
@@ -21,10 +18,7 @@ def is_of(fit: DepthFit, kind: Kind) -> bool:
     sizes = dict(part.split("=", 1) for part in query.split("&") if part)
     same = {key: str(value) for key, value in kind.sizes.items()}
     group = next(iter(kind.groups.values()))
-    here = (group.batch, group.device, group.precision)
-    return (head, sizes) == (f"block:{kind.family}", same) and here == (
-        *(fit.batch, fit.device, fit.precision),
-    )
+    return (head, sizes, fit.setting) == (f"block:{kind.family}", same, group.setting)
 
 
 def wanted_fits(found: Sequence[Kind], open_fits: Sequence[DepthFit]) -> list[Wanted]:

@@ -16,7 +16,7 @@ from ngraphbench import api
 from ngraphbench.case import Limits
 from ngraphbench.errors import NGraphBenchError
 from ngraphbench.models.blocks import FAMILIES, count_block
-from ngraphbench.studies.design import Design
+from ngraphbench.studies.design import SIDE_BY_SIDE, Design
 from ngraphbench.studies.design import design as design_of
 from ngraphbench.studies.develop import Development, models_of
 from ngraphbench.studies.develop import develop as develop_of
@@ -73,7 +73,8 @@ def design(
     """
     run = api.Run.open(of) if of is not None else None
     if run is None:
-        given = {"name": "design", "devices": list(devices), **limited(settings or {})}
+        given = {"name": "design", "devices": list(devices), "interleave": list(SIDE_BY_SIDE)}
+        given |= limited(settings or {})
         run = _bench(models, compilers, batch_sizes, profile, given, out=out, observe=observe)
     found = design_of(*_parts(run), limits=run_limits(run.path))
     return Studied(run, found, write_refinement(run.path, found.refinement))
@@ -83,7 +84,7 @@ def develop(
     families: Sequence[str] = (),
     *,
     depths: Sequence[int] = (1, 2, 4, 8),
-    width: int = 64,
+    widths: Sequence[int] = (64,),
     resolution: int = 56,
     limit_ms: float | None = None,
     compilers: Sequence[str] = (),
@@ -94,13 +95,13 @@ def develop(
     settings: Mapping[str, Any] | None = None,
     observe: api.Observe = lambda event: None,
 ) -> Studied[Development]:
-    """Return the development study of blocks (all families unless named) over depth.
+    """Return the development study of blocks (all families unless named) over depth and width.
 
     ``limit_ms`` is a latency that a model must stay within. Otherwise as ``design``.
     """
     run = api.Run.open(of) if of is not None else None
     if run is None:
-        models = models_of(families or list(FAMILIES), depths, width=width, resolution=resolution)
+        models = models_of(families or list(FAMILIES), depths, widths=widths, resolution=resolution)
         given = {"name": "develop", **limited(settings or {})}
         run = _bench(models, compilers, batch_sizes, profile, given, out=out, observe=observe)
     limits = run_limits(run.path)

@@ -24,6 +24,7 @@ from ngraphbench.plugin import ReportsCoverage, resolve_options
 from ngraphbench.testing import observe
 from ngraphbench.testing.costs import CostChecks
 from ngraphbench.testing.lanes import LaneChecks
+from ngraphbench.testing.workloads import move_weights_out
 from ngraphbench.types import Arrays, Device, Support, storage_dtype
 from ngraphbench.workload import INPUT_SETS, PORTABLE_FILE
 
@@ -49,6 +50,7 @@ class CompilerContract(CostChecks, LaneChecks):
         )
 
     def test_probe_never_raises(self) -> None:
+        assert self.accelerator in self.compiler.accelerators, "The plugin declares what it takes."
         for device in (Device(), Device(threads=64), Device(accelerator="no-such-accelerator")):
             support = self.compiler.probe(device)
             assert isinstance(support, Support)
@@ -174,6 +176,15 @@ class CompilerContract(CostChecks, LaneChecks):
                 for name, value in self._outputs(program, row).items():
                     error = observe.relative_error(whole[name][i : i + 1], value)
                     assert error <= self.rtol, f"Row {i} of {name} is off by {error:.2e}."
+
+    def test_weights_beside_the_file_are_read(self, tmp_path: Path) -> None:
+        if "onnx" not in self.compiler.accepts:
+            pytest.skip("It takes no ONNX files.")
+        pytest.importorskip("onnx")
+        root = self._root(tmp_path)
+        move_weights_out(root, batch=2)
+        with self._program(root, batch=2) as (program, workload):
+            self._check(self._outputs(program, workload.input_arrays("a")), root, batch=2)
 
     # How it fails
 

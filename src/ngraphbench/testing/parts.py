@@ -15,10 +15,19 @@ from ngraphbench.testing.workloads import reference_arrays, write_workload
 from ngraphbench.types import Arrays, Device, OptionValue
 from ngraphbench.workload import PORTABLE, Workload
 
-__all__ = ["HEAVY_BATCH", "TIMING_ATTEMPTS", "ContractParts"]
+__all__ = ["HEAVY_BATCH", "JUDGES_TIME", "TIMING_ATTEMPTS", "ContractParts"]
 
 HEAVY_BATCH = 64
-TIMING_ATTEMPTS = 3
+TIMING_ATTEMPTS = 5
+JUDGES_TIME = frozenset(
+    {
+        "test_compile_finishes_the_program",
+        "test_lanes_skip_no_work",
+        "test_no_work_is_skipped",
+        "test_threads_asked_for_are_used",
+    }
+)
+"""Checks that look at times and processors: a suite may run them beside no other test."""
 WITHOUT_VENDOR = ("test_probe_never_raises", "test_import_needs_no_vendor")
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "SAMPLES_VARIABLE",
     "draw_inputs",
     "fake_workload",
+    "move_weights_out",
     "reference_arrays",
     "write_onnx",
     "write_samples",
@@ -113,6 +114,26 @@ def write_onnx(path: Path, sample: str, *, batch: int | str = "batch", seed: int
     """Return ``path`` after writing the sample as an ONNX file; a str batch stays symbolic."""
     model = SAMPLES[sample]
     return _write_onnx(path, model, model.weights(np.random.default_rng(seed)), batch=batch)
+
+
+def move_weights_out(root: Path, *, batch: int) -> Path:
+    """Return the file that the weights of a workload's ONNX file now lie in.
+
+    It has a second name elsewhere, as has the data file of a model that was bound. Needs onnx.
+    """
+    import onnx
+    from onnx.external_data_helper import set_external_data
+
+    path = batch_folder(root, batch) / "model.onnx"
+    data = path.with_name("model.onnx.data")
+    model = onnx.load(path)
+    for tensor in model.graph.initializer:
+        # Shapes are told with the graph.
+        if tensor.data_type == onnx.TensorProto.FLOAT:
+            set_external_data(tensor, data.name)
+    onnx.save(model, path)
+    os.link(data, root / data.name)
+    return data
 
 
 def draw_inputs(specs: Iterable[TensorSpec], *, seed: int = 0) -> Arrays:

@@ -60,7 +60,10 @@ __all__ = ["Operation", "Worker", "serve"]
 
 Operation: TypeAlias = Callable[[Json], Json]
 
-_VARIABLES = ("OMP", "MKL", "OPENBLAS", "KMP", "TORCH", "ORT", "OV_", "OPENVINO", "CUDA")
+_VARIABLES = (
+    *("OMP", "MKL", "OPENBLAS", "KMP", "MALLOC_"),
+    *("TORCH", "ORT", "OV_", "OPENVINO", "CUDA"),
+)
 _VARIABLES_LEFT_OUT = ("TORCH_HOME",)
 
 

@@ -4,8 +4,8 @@ A request is ``{"id": n, "op": "...", ...}``, its answer ``{"id": n, "ok": true,
 ``{"id": n, "ok": false, "error": {"type", "message", "reason", "hint", "traceback"}}``.
 Any program that speaks it can be a worker. Arrays travel as ``.npz`` paths.
 
-Operations are ``hello import probe compile save_artifact load_artifact load run outputs slot
-block predict busy close``. A ``block`` is timed solo: ``{kind, seconds, folder}`` with
+Operations are ``hello import probe compile signature save_artifact load_artifact load run
+outputs slot block predict busy close``. A ``block`` is timed solo: ``{kind, seconds, folder}`` with
 ``rate_per_s`` for ``paced``, ``in_flight`` for ``concurrent``, ``slot_s`` for ``sustained``. Its
 rows (``due_ns start_ns end_ns calls``) are left in ``folder`` as ``block.npz``, what each lane
 computed as ``lane-N.npz``; the answer is ``{requests, stopped, note, window_ns, cpu_ns,
@@ -31,8 +31,10 @@ __all__ = [
     "ConnectionClosed",
     "ProtocolError",
     "adopt",
+    "packed",
     "receive",
     "send",
+    "send_packed",
     "take_message",
 ]
 
@@ -51,11 +53,21 @@ class ConnectionClosed(EOFError):
 
 def send(sock: socket.socket, message: Json) -> None:
     """Send one message. Raises ConnectionClosed when nobody is left to read it."""
+    send_packed(sock, packed(message))
+
+
+def packed(message: Json) -> bytes:
+    """Return a message as it travels. Raises ProtocolError for one that is too long."""
     body = json.dumps(message, default=_plain).encode()
     if len(body) > MAX_MESSAGE_BYTES:
         raise ProtocolError(f"A message of {len(body)} bytes is over {MAX_MESSAGE_BYTES}.")
+    return _LENGTH.pack(len(body)) + body
+
+
+def send_packed(sock: socket.socket, packet: bytes) -> None:
+    """Send what ``packed`` returned. Raises ConnectionClosed when nobody is left to read it."""
     try:
-        sock.sendall(_LENGTH.pack(len(body)) + body)
+        sock.sendall(packet)
     except (BrokenPipeError, ConnectionResetError) as error:
         raise ConnectionClosed("The other side closed the connection.") from error
 
@@ -134,7 +146,7 @@ def _check(length: int) -> None:
 def _decoded(body: bytes) -> Json:
     try:
         message = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ProtocolError(f"A message is not JSON: {body[:60]!r}.") from error
     if not isinstance(message, dict):
         raise ProtocolError(f"A message is a {type(message).__name__}, not an object.")

@@ -14,8 +14,8 @@ from ngraphbench.types import Json
 __all__ = ["cost_chart", "rows_of", "slot_of"]
 
 LEAD = (
-    "Seconds until the second call: import, compile, load the inputs, first call. Filled: from"
-    " empty caches; hollow: from filled ones. Log scale. An export to ONNX is not in it."
+    "Seconds until the second call: import, tuning, compile, load the inputs, first call. Filled:"
+    " from empty caches; hollow: from filled ones. Log scale. An export to ONNX is not in it."
 )
 STARTS = (("cold", "compile_cold_s", COLD), ("warm", "compile_warm_s", WARM))
 
@@ -89,7 +89,9 @@ def _marks(group: Group, cell: Cell, place: float) -> list[Mark]:
         total = _total(costs, needed, keys)
         if total is None or total <= 0.0:
             continue
-        parts = [f"{key.removesuffix('_s')} {quantity(key, costs.get(key))}" for key in keys]
+        # Only who searches has a cost of tuning.
+        told = [key for key in keys if key in costs]
+        parts = [f"{key.removesuffix('_s')} {quantity(key, costs[key])}" for key in told]
         marks.append(
             Mark(
                 x=total,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from ngraphbench.analysis.depth import DepthFit, family
+from ngraphbench.analysis.depth import DepthFit
+from ngraphbench.analysis.depthsets import family
 from ngraphbench.analysis.tables import Cell, Group, Interval
 from ngraphbench.report.charts import (
     Axis,
@@ -30,10 +32,13 @@ LEAD = (
 
 
 def depth_chart(scene: Scene) -> Chart | None:
-    """Return two panels per family of blocks and batch size: times with fits, and speed-ups."""
-    gathered: dict[tuple[str, int, str, str], list[DepthFit]] = {}
+    """Return two panels per family of blocks and setting: times with fits, and speed-ups.
+
+    A setting is a batch size, precision, shapes, device and threads: no line joins unlike ones.
+    """
+    gathered: dict[tuple[object, ...], list[DepthFit]] = {}
     for fit in scene.depths:
-        gathered.setdefault((fit.title, fit.batch, fit.device, fit.precision), []).append(fit)
+        gathered.setdefault((fit.title, *fit.setting), []).append(fit)
     panels = [panel for fits in gathered.values() for panel in _panels(scene, fits)]
     if not panels:
         return None
@@ -51,7 +56,7 @@ def depth_chart(scene: Scene) -> Chart | None:
 
 
 def _told(fit: DepthFit) -> str:
-    where = f"{fit.title}, batch {fit.batch}, {fit.label}"
+    where = f"{fit.name}, batch {fit.batch}, {fit.label}"
     if fit.reason:
         return f"{where}: {fit.reason}."
     parts = []
@@ -73,9 +78,8 @@ def _panels(scene: Scene, fits: Sequence[DepthFit]) -> list[Panel]:
         return []
     depths = sorted({depth for _, depth, _, _ in times})
     axis = Axis("depth, blocks", 0.0, depths[-1] * 1.06, tuple((float(d), str(d)) for d in depths))
-    title = f"{first.title}, batch {first.batch}"
-    tags = tags_of(times[0][2])
-    shared = Tags("", "", tags.device, tags.batch)
+    title = f"{first.name}, batch {first.batch}"
+    shared = replace(tags_of(times[0][2]), model="")
     ends = [end for _, _, _, cell in times if cell.latency for end in _ends(cell.latency)]
     panels = [
         Panel(
@@ -96,12 +100,7 @@ def _cells(scene: Scene, fit: DepthFit) -> list[tuple[int, Group, Cell]]:
     for group in scene.evidence.groups:
         model = group.cells[0].record["case"]["model"]
         depth = model["args"].get("depth")
-        same = (group.batch, group.device, group.precision) == (
-            fit.batch,
-            fit.device,
-            fit.precision,
-        )
-        if same and depth in fit.depths and family(model) == fit.title:
+        if group.setting == fit.setting and depth in fit.depths and family(model) == fit.title:
             found += [(depth, group, cell) for cell in group.cells if cell.label == fit.label]
     return found
 
@@ -155,6 +154,7 @@ def _speedups(fits: Sequence[DepthFit], axis: Axis, title: str, tags: Tags) -> l
                     series=fit.label,
                     tip=f"{fit.label}, depth {speed.depth}: {speed.speedup.times}"
                     f" ({speed.speedup.range})",
+                    tags=replace(tags, compiler=fit.label),
                 )
                 for fit, speed in found
             ),
@@ -162,6 +162,7 @@ def _speedups(fits: Sequence[DepthFit], axis: Axis, title: str, tags: Tags) -> l
                 Line(
                     points=tuple((float(s.depth), s.speedup.estimate) for s in fit.speedups),
                     series=fit.label,
+                    tags=replace(tags, compiler=fit.label),
                 )
                 for fit in fits
                 if len(fit.speedups) > 1

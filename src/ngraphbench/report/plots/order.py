@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ngraphbench.analysis.reversal import Reversal, comparable
 from ngraphbench.analysis.tables import Evidence, Group
@@ -12,7 +13,6 @@ from ngraphbench.report.charts import (
     Line,
     Mark,
     Panel,
-    Tags,
     log_axis,
     spelled,
 )
@@ -33,6 +33,7 @@ def order_chart(scene: Scene) -> Chart | None:
 
     Those with a resolved reversal come first, as orders do.
     """
+    scene = scene.newest
     swapped: dict[tuple[str, str], set[str]] = {}
     places: dict[tuple[str, str, int], None] = {}
     for order in scene.orders:
@@ -96,7 +97,7 @@ def _panel(
 ) -> Panel:
     first = groups[0]
     key = (first.session_id, f"{compiler}\0{first.batch}\0{first.precision}")
-    alert = swapped.get(key, set())
+    alert = swapped.get(key, set()) & {group.title for group in groups}
     chosen = sorted(groups, key=lambda group: group.title not in alert)[:MODELS]
     lines, marks, rates = [], [], []
     for group in chosen:
@@ -141,5 +142,5 @@ def _panel(
         lines=tuple(line for line in lines if len(line.points) > 1),
         end_labels=True,
         alert=bool(alert),
-        tags=Tags("", tags.compiler, tags.device, tags.batch),
+        tags=replace(tags, model=""),
     )

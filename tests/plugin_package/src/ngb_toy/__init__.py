@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ngraphbench.errors import CompileFailed, RunFailed, Unsupported
+from ngraphbench.models.onnxdata import load_whole
 from ngraphbench.plugin import PRESET, Compiler, Program, package_version
 from ngraphbench.types import (
     Arrays,
@@ -101,9 +102,10 @@ class Toy(Compiler):
         from onnx.reference import ReferenceEvaluator
 
         try:
+            model = load_whole(workload.onnx_path)
             if options["check"]:
-                onnx.checker.check_model(str(workload.onnx_path))
-            evaluator = ReferenceEvaluator(str(workload.onnx_path))
+                onnx.checker.check_model(model)
+            evaluator = ReferenceEvaluator(model)
         except NotImplementedError as error:
             raise Unsupported(f"An operator is missing: {error}", reason="operator") from error
         except Exception as error:
