@@ -96,6 +96,14 @@ def test_data_files_may_be_links(tmp_path: Path, link: Callable[[Path, Path], No
     assert copy_unlinked(copied, tmp_path) == copied
 
 
+@pytest.mark.parametrize("read", [load_whole, lambda path: copy_unlinked(path, path.parent)])
+def test_a_bound_file_that_is_no_model(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"this is no model")
+    with pytest.raises(SpecError, match="cannot be read as ONNX"):
+        read(path)
+
+
 def test_tensors_without_a_length_share_a_file(tmp_path: Path) -> None:
     made = model([node("Add", ["a", "b"], ["y"])], [], [value("y", shape=[2, 4])])
     for place, name in enumerate(("a", "b")):

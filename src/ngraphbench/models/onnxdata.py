@@ -14,22 +14,42 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ngraphbench.errors import SpecError
+from ngraphbench.errors import SpecError, first_line
 from ngraphbench.models.onnxgraph import tensors
 from ngraphbench.types import Array
 
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
 
-__all__ = ["copy_unlinked", "load_whole", "place_of", "read_external"]
+__all__ = ["FETCH_AGAIN", "copy_unlinked", "load_whole", "parse", "place_of", "read_external"]
+
+FETCH_AGAIN = "Export or download it again."
+
+
+def parse(path: Path) -> ModelProto:
+    """Return the model in the file at ``path``; its external data are not read.
+
+    Raises SpecError for a file that is not ONNX.
+    """
+    onnx = importlib.import_module("onnx")
+    try:
+        model: ModelProto = onnx.load(str(path), load_external_data=False)
+    except Exception as error:  # protobuf's own DecodeError has no public home in onnx
+        raise SpecError(
+            f"{path.name} cannot be read as ONNX: it is truncated, or of another kind"
+            f" ({first_line(error)}).",
+            reason="not-onnx",
+            hint=FETCH_AGAIN,
+        ) from error
+    return model
 
 
 def load_whole(path: Path) -> ModelProto:
     """Return the bound model at ``path`` with its external data inside it.
 
-    Raises SpecError for a tensor whose place is none.
+    Raises SpecError for a file that is not ONNX, and for a tensor whose place is none.
     """
-    model: ModelProto = importlib.import_module("onnx").load(str(path), load_external_data=False)
+    model = parse(path)
     for tensor in tensors(model):
         if tensor.data_location != tensor.EXTERNAL:
             continue
@@ -57,9 +77,9 @@ def read_external(tensor: TensorProto, *, path: Path, dtype: str) -> Array:
 def copy_unlinked(path: Path, folder: Path) -> Path:
     """Return the bound model at ``path``, or a copy in ``folder`` where its data are links.
 
-    For tools that read the file themselves, by way of onnx.
+    For tools that read the file themselves, by way of onnx. Raises SpecError like ``load_whole``.
     """
-    model: ModelProto = importlib.import_module("onnx").load(str(path), load_external_data=False)
+    model = parse(path)
     external = [tensor for tensor in tensors(model) if tensor.data_location == tensor.EXTERNAL]
     places = {place_of(tensor, path=path)[0] for tensor in external}
     files = [path.parent / place for place in places]
@@ -84,7 +104,7 @@ def place_of(tensor: TensorProto, *, path: Path) -> tuple[str, int, int]:
             f"{path.name}: {tensor.name!r} is said to be {length} bytes of its data file, from"
             f" byte {offset}; its shape needs {needed}.",
             reason="external-data",
-            hint="Export or download it again.",
+            hint=FETCH_AGAIN,
         )
     start = int(offset)
     return entries.get("location", ""), start, start + (int(length) or needed)

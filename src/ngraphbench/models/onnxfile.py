@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ngraphbench.errors import SpecError, Unsupported, first_line
 from ngraphbench.models.localfile import similar_files
-from ngraphbench.models.onnxdata import place_of, read_external
+from ngraphbench.models.onnxdata import FETCH_AGAIN, parse, place_of, read_external
 from ngraphbench.models.onnxgraph import (
     STANDARD_DOMAINS,
     attribute_graphs,
@@ -63,14 +63,12 @@ def open_onnx(path: Path) -> OnnxFile:
     Raises SpecError for a file that is missing, empty or not ONNX, and for external data
     that is missing, too short, or outside the model's folder.
     """
-    import onnx
-
     if not path.is_file():
         raise SpecError(
             f"There is no ONNX file {str(path)!r}.", reason="missing", hint=similar_files(path)
         )
     if path.stat().st_size == 0:
-        raise SpecError(f"{path.name} is an empty file.", reason="empty", hint=_FETCH_AGAIN)
+        raise SpecError(f"{path.name} is an empty file.", reason="empty", hint=FETCH_AGAIN)
     with path.open("rb") as file:
         if file.read(len(_LFS_HEAD)) == _LFS_HEAD:
             raise SpecError(
@@ -78,23 +76,12 @@ def open_onnx(path: Path) -> OnnxFile:
                 reason="not-onnx",
                 hint="Fetch it with `git lfs pull`.",
             )
-    try:
-        model = onnx.load(str(path), load_external_data=False)
-    except Exception as error:  # protobuf's own DecodeError has no public home in onnx
-        raise SpecError(
-            f"{path.name} cannot be read as ONNX: it is truncated, or of another kind"
-            f" ({first_line(error)}).",
-            reason="not-onnx",
-            hint=_FETCH_AGAIN,
-        ) from error
+    model = parse(path)
     if not model.HasField("graph") or not model.graph.output or not model.ir_version:
         raise SpecError(
-            f"{path.name} holds no ONNX graph with an output.", reason="not-onnx", hint=_FETCH_AGAIN
+            f"{path.name} holds no ONNX graph with an output.", reason="not-onnx", hint=FETCH_AGAIN
         )
     return OnnxFile(path=path, model=model, data=external_files(model, path=path))
-
-
-_FETCH_AGAIN = "Export or download it again."
 
 
 def check_format(model: ModelProto) -> None:
@@ -143,7 +130,7 @@ def weight_arrays(source: OnnxFile) -> Iterator[tuple[Array, str]]:
                 f"The tensor {tensor.name!r} of {source.path.name} does not hold what its shape"
                 f" {list(tensor.dims)} says: {first_line(error)}.",
                 reason="model-format",
-                hint=_FETCH_AGAIN,
+                hint=FETCH_AGAIN,
             ) from error
         yield values, name
 
@@ -242,9 +229,7 @@ def forget_output_shapes(path: Path, found: Mapping[str, Sequence[int]]) -> list
 
     Returns their names. External data stays where it is.
     """
-    import onnx
-
-    model = onnx.load(str(path), load_external_data=False)
+    model = parse(path)
     wrong = []
     for value in model.graph.output:
         dims = value.type.tensor_type.shape.dim
