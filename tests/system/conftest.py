@@ -13,6 +13,7 @@ import pytest
 from ngraphbench.testing.workloads import write_onnx
 
 sys.path.insert(0, str(Path(__file__).parent))
+pytest.register_assert_rewrite("workers")
 
 
 @pytest.fixture
