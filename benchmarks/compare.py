@@ -26,12 +26,12 @@ ROWS: dict[str, tuple[Comparing, ...]] = {
         *(Comparing(drift) for drift in ("quiet", "walk", "bursts")),
         Comparing(launch_sd=0.0),
         Comparing(launch_sd=0.02),
-        *(Comparing(profile="quick", launch_sd=sd) for sd in (0.005, 0.01)),
+        *(Comparing(profile="quick", launch_sd=sd) for sd in (0.005, 0.01, 0.02, 0.04)),
     ),
     "slower": (
         *(Comparing(launch_sd=sd, slower=by) for sd in (0.005, 0.01) for by in (0.05, 0.07)),
         Comparing("walk", slower=0.10),
-        *(Comparing(profile="quick", launch_sd=0.005, slower=by) for by in (0.05, 0.10, 0.15)),
+        *(Comparing(profile="quick", launch_sd=0.005, slower=by) for by in (0.10, 0.15, 0.25)),
     ),
     "thorough": (
         Comparing(profile="thorough", slower=0.05),

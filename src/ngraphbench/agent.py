@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import secrets
 import select
@@ -21,6 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import NormalDist
 from typing import IO, Any
 
 from ngraphbench.case import Case, Session
@@ -31,8 +33,9 @@ from ngraphbench.errors import EnvironmentFailed, NGraphBenchError, WorkerFailed
 from ngraphbench.plugin import StartsItsWorker, discover, load_compiler
 from ngraphbench.redaction import own_redaction
 from ngraphbench.session.conductor import Conductor, Emit, Spawn
+from ngraphbench.session.entrants import SENTINEL
 from ngraphbench.session.guard import TOKEN_VARIABLE, become_subreaper, start_guard, sweep
-from ngraphbench.session.launches import learn, learned
+from ngraphbench.session.launches import believed, learn, learn_from_twins
 from ngraphbench.session.memorygroup import groups_folder
 from ngraphbench.session.process import FD, WorkerProcess
 from ngraphbench.session.provision import Provision
@@ -41,7 +44,7 @@ from ngraphbench.session.state import Site
 from ngraphbench.stats import Launch
 from ngraphbench.store.disk import make_folders, trouble, write_whole
 from ngraphbench.store.samples import block_file, read_samples, sample_file
-from ngraphbench.summary import launch_of
+from ngraphbench.summary import compare, launch_of
 from ngraphbench.types import Json
 from ngraphbench.worker.__main__ import die_with_parent
 
@@ -53,6 +56,7 @@ LOCK_PATH = "/tmp/ngraphbench-host.lock"
 LOCK_VARIABLE = "NGRAPHBENCH_LOCK"
 EXIT_FAILED, EXIT_INTERRUPTED = 3, 130
 LOCK_EVERY_S = 0.5
+TWINS_CONFIDENCE = 0.95
 
 
 def spool_folder(run: Path, session: Session) -> Path:
@@ -152,7 +156,7 @@ def run(message: str, *, emit: Emit, stop: Callable[[], bool] = lambda: False) -
         if not site.state.exists():
             # The first launch says what a cold compile costs: no caches of a broken-off one.
             shutil.rmtree(site.work(""), ignore_errors=True)
-        believed = learned(session.method.claim).launch(session.method.claim)
+        known = believed(session.method.claim, launches=session.profile.epochs)
         mark = {TOKEN_VARIABLE: token}
         with Provision(session, emit, stop, mark, site.logs) as provision:
             conductor = Conductor(
@@ -161,7 +165,7 @@ def run(message: str, *, emit: Emit, stop: Callable[[], bool] = lambda: False) -
                 _spawner(site, session, provision),
                 emit,
                 stop,
-                launch_prior=believed,
+                launch_prior=known.launch(session.method.claim),
                 ready=provision.provide,
             )
             if not conductor.run():
@@ -181,23 +185,32 @@ def run(message: str, *, emit: Emit, stop: Callable[[], bool] = lambda: False) -
         {"finished": True, "records": records, "deferred": conductor.state.deferred}
     )
     write_whole(done, outcome)
-    learn(_launches_seen(session, conductor, site), session.method.claim)
+    _learn_from(session, conductor, site)
     return outcome
 
 
-def _launches_seen(session: Session, conductor: Conductor, site: Site) -> Launch:
-    """Return what the session's own launches say of this host, with nothing believed before."""
+def _learn_from(session: Session, conductor: Conductor, site: Site) -> None:
+    """Keep what the session's own launches say of this host, with nothing believed before."""
     # The self-test's spinner is no compiler; its launches say nothing of theirs.
     taught = set(discover().values())
     cells = conductor.state.cases
-    samples = [
-        found
+    samples = {
+        case.case_id: found
         for case in session.cases
         if case.compiler.target in taught
         and cells[case.case_id].status == "ok"
         and (found := _samples(site, sample_file(case.case_id))) is not None
-    ]
-    return launch_of(samples, Launch(sd=0.0, degrees=0.0))
+    }
+    seen = launch_of(list(samples.values()), Launch(sd=0.0, degrees=0.0))
+    learn(seen, session.method.claim)
+    twin, other = samples.get(conductor.state.sentinel), _samples(site, sample_file(SENTINEL))
+    if session.profile.epochs > 1 or twin is None or other is None:
+        return
+    found = compare(twin, other, confidence=TWINS_CONFIDENCE)
+    if found is not None:
+        width = math.log(found.within_high / found.within_low)
+        error = width / (2 * NormalDist().inv_cdf((1 + TWINS_CONFIDENCE) / 2))
+        learn_from_twins(math.log(found.estimate), error, session.method.claim)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from ngraphbench.analysis.pairing import Side
 from ngraphbench.analysis.regressions import RunComparison, compare_runs
 from ngraphbench.analysis.tables import Evidence
 from ngraphbench.profiles import PROFILES
+from ngraphbench.session.launches import ONCE, Learned
 
 PROGRAMS: Mapping[str, float] = {"base": 1.0, "b": 0.8, "c": 0.7, "d": 0.5}
 """Times relative to the baseline, as before the change."""
@@ -43,7 +44,10 @@ class Comparing:
             self.drift, seed=seed, launch_sd=self.launch_sd, truth=truth, profile=profile
         )
         run = Run(profile)
-        session = run.session(baseline="base")
+        # The host is new: nothing has been learned of its launches.
+        start = Learned() if profile.epochs > 1 else ONCE
+        prior = {"sd": start.sd, "degrees": start.degrees}
+        session = run.session(baseline="base", launch_prior=prior)
         for name, samples in programs.items():
             record = run.cell(session, model("m"), name, 1)
             run.samples[name] = samples

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+from command_line import ngb
 from fake_runs import campaign, compiler, fake_plan, small_profile
 from steady import as_steady
 
 from ngraphbench.plan import Plan
-from ngraphbench.session.launches import learn, learned, state_file
+from ngraphbench.session.launches import ONCE, Learned, learn, learned, state_file
 from ngraphbench.stats import Launch
 from ngraphbench.store.rundir import RunDir
 from ngraphbench.store.schema import load_schema
@@ -98,3 +100,20 @@ def test_a_session_believes_what_this_host_has_shown(
     assert about["launch_prior"] == {"sd": known.sd, "degrees": known.degrees}
     # The fake compiler is none that users have: its launches teach nothing of theirs.
     assert path.read_text() == before
+
+
+def test_a_session_of_one_launch_believes_less_and_learns_from_its_control(
+    tmp_path: Path, site: Mapping[str, str]
+) -> None:
+    env = {**site, "XDG_STATE_HOME": str(tmp_path / "state")}
+    command = ("bench", "double.onnx", "-c", "fake:work_us=200", "-c", "fake", "--profile", "quick")
+    believed = ONCE
+    for number in (1, 2):
+        out = f"run{number}"
+        ngb(*command, "-o", out, "--json", cwd=tmp_path, short=True, env=env, check=0)
+        (about,) = RunDir.open(tmp_path / out).sessions()
+        assert about["launch_prior"] == {"sd": believed.sd, "degrees": believed.degrees}
+        (path,) = (tmp_path / "state" / "ngraphbench").iterdir()
+        believed = learned(path=path, once=True)
+        assert believed.sessions == number
+        assert learned(path=path) == Learned()

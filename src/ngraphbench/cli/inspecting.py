@@ -252,26 +252,34 @@ def doctor(json_: JsonObject = False) -> int:
     """Say what works here, what does not and how to cure it, and what disturbs measurement."""
     from ngraphbench.cli.printing import print_availability, print_lines, print_pairs
     from ngraphbench.environments.doctor import examine
-    from ngraphbench.session.launches import learned
+    from ngraphbench.session.launches import believed
 
+    known, once = (believed("artefact", launches=launches) for launches in (2, 1))
     found, seen = _survey(), examine(accelerator="cuda")
     if json_:
         listing = _listing(found)
         told = {key: value for key, value in seen.items() if key != "lines"}
-        answer = {"compilers": listing, **told, "launches": asdict(learned())}
+        launches = {**asdict(known), "once": asdict(once)}
+        answer = {"compilers": listing, **told, "launches": launches}
         sys.stdout.write(json.dumps(answer, indent=1) + "\n")
         return 0
     print_availability(found, forms=False)
     print_lines([""])
-    print_pairs(seen["lines"] | {"launches": _launch_line(learned())})
+    print_pairs(seen["lines"] | {"launches": _launch_line(known, once)})
     quiet = "Nothing seen now that would disturb measurement."
     print_lines(["", *(seen["disturbances"] or [quiet])])
     return 0
 
 
-def _launch_line(known: Learned) -> str:
-    """Return what was learned of how this host's launches differ."""
-    if not known.sessions:
-        return "nothing was learned here yet; those of one program are taken to differ by 1 %"
-    sessions = "1 session" if known.sessions == 1 else f"{known.sessions} sessions"
-    return f"those of one program differ by {known.sd:.1%} on this host ({sessions})"
+def _launch_line(known: Learned, once: Learned) -> str:
+    """Return what was learned of how this host's launches differ, by sessions of several or one."""
+    if known.sessions:
+        return f"those of one program differ by {known.sd:.1%} on this host ({_sessions(known)})"
+    alone = f"{once.sd:.1%} where there is one alone"
+    if once.sessions:
+        return f"those of one program differ by {alone} ({_sessions(once)} of one launch)"
+    return f"nothing was learned here yet; believed of one program: {known.sd:.1%}, {alone}"
+
+
+def _sessions(known: Learned) -> str:
+    return "1 session" if known.sessions == 1 else f"{known.sessions} sessions"

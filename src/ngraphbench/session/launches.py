@@ -1,7 +1,7 @@
 """What this host has shown of the spread from launch to launch, kept in the user's state folder.
 
-Where nothing was learned, or the file cannot be used, ``stats.LAUNCH_PRIOR`` holds: a host
-that forgets is only more careful.
+Where nothing was learned, or the file cannot be used, ``stats.LAUNCH_PRIOR`` holds, and ``ONCE``
+for a session of one launch: a host that forgets is only more careful.
 """
 
 from __future__ import annotations
@@ -20,7 +20,18 @@ from ngraphbench.stats import LAUNCH_PRIOR, Launch
 from ngraphbench.store.disk import make_folders, write_whole
 from ngraphbench.types import Json
 
-__all__ = ["DEGREES_MAX", "Learned", "fold", "learn", "learned", "state_file"]
+__all__ = [
+    "DEGREES_MAX",
+    "ONCE",
+    "Learned",
+    "believed",
+    "fold",
+    "fold_twins",
+    "learn",
+    "learn_from_twins",
+    "learned",
+    "state_file",
+]
 
 KEEP = 0.8
 """Weight of what was believed, at each session that shows no more spread than that."""
@@ -43,6 +54,12 @@ class Learned:
         return Launch(self.sd, self.degrees, claim)
 
 
+ONCE = Learned(sd=0.03, degrees=4.0)
+"""What a session of one launch starts from: it cannot see the spread, and hosts differ, so that it
+must claim no more than the profile ``quick`` says it does (10 %)."""
+_ONCE_NAME = "-once"
+
+
 def fold(believed: Learned, seen: Launch) -> Learned:
     """Return what to believe after a session whose launches spread by ``seen``.
 
@@ -62,6 +79,25 @@ def fold(believed: Learned, seen: Launch) -> Learned:
     return Learned(sd, min(degrees, DEGREES_MAX), believed.sessions + 1)
 
 
+def fold_twins(believed: Learned, difference: float, error: float) -> Learned:
+    """Return what to believe after a session of one launch, by what its A/A control differed.
+
+    ``difference`` is the log ratio of two launches of one program, ``error`` its standard error
+    within the launch. Beyond that error, the square of the difference is twice that of the spread,
+    with one degree of freedom; the larger the error, the less it teaches.
+
+    >>> fold_twins(ONCE, difference=0.0, error=10.0) == Learned(ONCE.sd, ONCE.degrees, 1)
+    True
+    """
+    expected = 2 * believed.sd**2
+    weight = (expected / (expected + error**2)) ** 2
+    kept = (1 - (1 - KEEP) * weight) * believed.degrees
+    degrees = kept + weight
+    squares = kept * believed.sd**2 + weight * max(difference**2 - error**2, 0.0) / 2
+    sd = min(max(math.sqrt(squares / degrees), SD_RANGE[0]), SD_RANGE[1])
+    return Learned(sd, min(degrees, DEGREES_MAX), believed.sessions + 1)
+
+
 def state_file(variables: Mapping[str, str] | None = None) -> Path | None:
     """Return where this host's spread is kept; None where the user has no state folder.
 
@@ -77,27 +113,58 @@ def state_file(variables: Mapping[str, str] | None = None) -> Path | None:
     return folder / "ngraphbench" / f"launch-{host_id()}.json"
 
 
-def learned(claim: str = "artefact", *, path: Path | None = None) -> Learned:
-    """Return what was learned for a claim, or the start where nothing usable was."""
-    found = _read(path or state_file()).get(claim)
-    try:
-        known = Learned(**found) if isinstance(found, dict) else Learned()
-        sound = SD_RANGE[0] <= known.sd <= SD_RANGE[1] and known.sessions >= 0
-        return known if sound and 0 < known.degrees <= DEGREES_MAX else Learned()
-    except TypeError:
-        return Learned()
+def learned(claim: str = "artefact", *, path: Path | None = None, once: bool = False) -> Learned:
+    """Return what was learned for a claim, or the start where nothing usable was.
+
+    ``once``: what sessions of one launch have learned, from their A/A controls.
+    """
+    return _known(claim + _ONCE_NAME if once else claim, path or state_file())
+
+
+def believed(claim: str, *, launches: int, path: Path | None = None) -> Learned:
+    """Return what a session of that many launches is to believe of them before it starts.
+
+    One of a single launch stands on what sessions of several have shown; where there was none, on
+    what its like have.
+    """
+    known = learned(claim, path=path)
+    if launches > 1 or known.sessions:
+        return known
+    return learned(claim, path=path, once=True)
 
 
 def learn(seen: Launch, claim: str = "artefact", *, path: Path | None = None) -> None:
     """Fold what a session has seen into the file; silently not, where that cannot be written."""
-    target = path or state_file()
-    if target is None or seen.degrees < FEWEST_DEGREES:
+    if seen.degrees >= FEWEST_DEGREES:
+        _keep(claim, fold(learned(claim, path=path), seen), path or state_file())
+
+
+def learn_from_twins(
+    difference: float, error: float, claim: str = "artefact", *, path: Path | None = None
+) -> None:
+    """Fold what the A/A control of a session of one launch has shown into the file."""
+    known = fold_twins(learned(claim, path=path, once=True), difference, error)
+    _keep(claim + _ONCE_NAME, known, path or state_file())
+
+
+def _known(name: str, path: Path | None) -> Learned:
+    start = ONCE if name.endswith(_ONCE_NAME) else Learned()
+    found = _read(path).get(name)
+    try:
+        known = Learned(**found) if isinstance(found, dict) else start
+        sound = SD_RANGE[0] <= known.sd <= SD_RANGE[1] and known.sessions >= 0
+        return known if sound and 0 < known.degrees <= DEGREES_MAX else start
+    except TypeError:
+        return start
+
+
+def _keep(name: str, known: Learned, path: Path | None) -> None:
+    if path is None:
         return
-    kept = {name: asdict(learned(name, path=target)) for name in _read(target)}
-    kept[claim] = asdict(fold(learned(claim, path=target), seen))
+    kept = {one: asdict(_known(one, path)) for one in _read(path)} | {name: asdict(known)}
     with suppress(StoreError):
-        make_folders(target.parent)
-        write_whole(target, json.dumps(kept))
+        make_folders(path.parent)
+        write_whole(path, json.dumps(kept))
 
 
 def _read(path: Path | None) -> Json:
