@@ -7,6 +7,7 @@ from run_fixture import Run, full_run, model
 
 from ngraphbench.analysis.tables import Evidence, Interval, join
 from ngraphbench.errors import StoreError
+from ngraphbench.profiles import PROFILES
 from ngraphbench.report.wording import cautions
 
 
@@ -105,6 +106,15 @@ def test_cells_without_a_session_record_are_still_there() -> None:
     evidence = Evidence(run.records, [], run.read)
     assert len(evidence.cells) == len(run.records)
     assert evidence.groups[0].baseline == "eager"
+
+
+@pytest.mark.parametrize(("profile", "times"), [("quick", 1), ("default", 0)])
+def test_what_one_launch_stands_on_is_said(profile: str, times: int) -> None:
+    run = Run(PROFILES[profile])
+    name = run.session(launch_prior={"sd": 0.03, "degrees": 4.0})
+    run.cell(name, model("m"), "eager", 1)
+    said = cautions(Evidence(*run.summarise().parts))
+    assert sum("3.0% is believed of this host" in text for text in said) == times
 
 
 def test_threads_that_the_vendor_chose_are_told_apart_and_said() -> None:

@@ -289,7 +289,8 @@ def session_notes(evidence: Evidence) -> list[str]:
 def cautions(evidence: Evidence) -> list[str]:
     """Return what the run does not tell, as sentences; those that always hold come last."""
     cells = evidence.cells
-    said = [*_profile_cautions(evidence), *_weight_cautions({c.record["weights"] for c in cells})]
+    said = [*_profile_cautions(evidence), *_launch_cautions(evidence)]
+    said += _weight_cautions({c.record["weights"] for c in cells})
     if any(c.status == "unverifiable" for c in cells):
         said.append("Some outputs could not be verified; see the verification table.")
     if len({c.record["session_id"] for c in cells if c.measured}) > 1:
@@ -322,6 +323,17 @@ def _profile_cautions(evidence: Evidence) -> list[str]:
         f"Claim of profile {name} ({100 * profile['confidence']:.0f} % intervals): "
         f"{profile['claim']}."
         for name, profile in claims.items()
+    ]
+
+
+def _launch_cautions(evidence: Evidence) -> Sequence[str]:
+    single = [s for s in evidence.sessions.values() if s["epochs_done"] == 1]
+    believed = sorted({f"{s['launch_prior']['sd']:.1%}" for s in single if "launch_prior" in s})
+    if not believed:
+        return []
+    spread = " or ".join(believed)
+    return [
+        f"One launch does not show how much launches differ: {spread} is believed of this host."
     ]
 
 
