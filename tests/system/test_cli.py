@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from command_line import ngb, records, write_model
+from json_page import hold
 
 import ngraphbench
 
@@ -149,7 +150,7 @@ def test_dry_run(folder: Path) -> None:
     assert "2 cells, about" in done.stdout
     assert_fits(done.stdout)
     plan = json.loads(ngb("run", "e.yaml", "--dry-run", "--json", cwd=folder, check=0).stdout)
-    assert set(plan) == {"name", "sessions", "skipped"}
+    hold(plan, "run --dry-run")
     assert len(plan["sessions"][0]["cases"]) == 2
     assert not (folder / "runs" / "small").exists()
 
@@ -163,11 +164,7 @@ def test_list_and_doctor(folder: Path) -> None:
     assert_fits(options)
     compilers = json.loads(ngb("list", "--json", cwd=folder, check=0).stdout)["compilers"]
     assert compilers["onnxruntime"]["accepts"] == ["onnx"]
-    assert set(compilers["openvino"]) == {
-        *("ok", "version", "hint", "accepts", "options", "places", "devices", "cure", "lock"),
-        *("environment", "environment_state", "managed", "not_yet_run_on_hardware"),
-        "accelerators_not_yet_run",
-    }
+    hold({"compilers": compilers}, "list compilers")
     assert set(compilers["openvino"]["options"][0]) == {
         *("name", "type", "default", "choices", "presets", "help"),
     }
@@ -176,8 +173,9 @@ def test_list_and_doctor(folder: Path) -> None:
     devices = json.loads(ngb("list", "devices", "--json", cwd=folder, check=0).stdout)
     assert devices["devices"]["local"]["threads"] >= 1 and devices["host"]["os"]
     doctor = json.loads(ngb("doctor", "--json", cwd=folder, check=0).stdout)
-    told = {"host", "cpu_set", "sensors", "disturbances", "launches"}
-    assert set(doctor) == {"compilers", *told}
+    hold(doctor, "doctor")
+    blocks = json.loads(ngb("list", "blocks", "--json", cwd=folder, check=0).stdout)
+    hold(blocks, "list blocks")
 
 
 def test_show_and_report(finished: Path, folder: Path) -> None:
