@@ -86,8 +86,9 @@ def fold_twins(believed: Learned, difference: float, error: float) -> Learned:
     within the launch. Beyond that error, the square of the difference is twice that of the spread,
     with one degree of freedom; the larger the error, the less it teaches.
 
-    >>> fold_twins(ONCE, difference=0.0, error=10.0) == Learned(ONCE.sd, ONCE.degrees, 1)
-    True
+    >>> known = fold_twins(ONCE, difference=0.5, error=10.0)
+    >>> round(known.sd, 6), round(known.degrees, 6)
+    (0.03, 4.0)
     """
     expected = 2 * believed.sd**2
     weight = (expected / (expected + error**2)) ** 2
